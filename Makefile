@@ -1,0 +1,75 @@
+# `make help` lists the targets. Every target that needs tools builds .venv from requirements.lock
+# first; once that is done, nothing here needs a network.
+
+PYTHON ?= python3.11
+WORKERS ?= 2
+SOAK_EXAMPLES ?= 20000
+LOCK_FLAGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+LOCKED := $(VENV)/.locked
+INSTALLED := $(VENV)/.installed
+RESULTS := benchmarks/results
+# Scripts with a main of their own; ONLY=name runs one of them and keeps the others' results.
+BENCHMARKS = $(if $(ONLY),$(ONLY:%=benchmarks/%.py),$(filter-out benchmarks/harness.py \
+	benchmarks/write_docs.py,$(shell grep -l '__main__' benchmarks/*.py 2>/dev/null)))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install test lint format soak bench lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+install: $(INSTALLED) ## Build .venv from the lock, with the package installed for editing
+
+test: $(INSTALLED) ## Run the tests, warnings as errors
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(INSTALLED) ## Check style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(INSTALLED) ## Apply formatting and the safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+soak: $(INSTALLED) ## Run the laws on many random examples (SOAK_EXAMPLES=20000)
+	ANABRANCH_SOAK=$(SOAK_EXAMPLES) $(BIN)/python -m pytest -n $(WORKERS) --timeout=0 tests/law
+
+bench: $(INSTALLED) ## Run the benchmarks and rewrite docs/benchmarks.md (ONLY=name for one)
+	@mkdir -p $(RESULTS); failed=; \
+	for script in $(BENCHMARKS); do \
+	    name=$$(basename $$script .py); result=$(RESULTS)/$$name; status=ok; \
+	    echo "$$script --json"; \
+	    $(BIN)/python $$script --json > $$result.partial || status=; \
+	    $(BIN)/python -m json.tool --no-ensure-ascii $$result.partial $$result.json || status=; \
+	    rm -f $$result.partial; \
+	    test "$$status" || failed="$$failed $$name"; \
+	done; \
+	$(BIN)/python benchmarks/write_docs.py $(RESULTS) docs/benchmarks.md || exit 1; \
+	if test -n "$$failed"; then echo "benchmarks that failed:$$failed" >&2; exit 1; fi
+
+lock: $(LOCKED) ## Resolve requirements.lock again (LOCK_FLAGS=--upgrade for newer versions)
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-emit-find-links \
+	    --custom-compile-command 'make lock' --quiet $(LOCK_FLAGS) --output-file requirements.lock
+
+clean: ## Remove .venv, caches and build output
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# The environment is made anew whenever the lock changes, so it never holds leftovers.
+$(LOCKED): requirements.lock
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	    --requirement requirements.lock
+	@touch $@
+
+$(INSTALLED): $(LOCKED) pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-index --no-deps \
+	    --no-build-isolation --editable .
+	@touch $@
