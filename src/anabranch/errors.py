@@ -1,0 +1,69 @@
+"""Every error of the library: a tree under AnabranchError.
+
+Each message answers four questions in the same order: which step, what was expected, what came,
+and what to do about it. Build errors are raised while the graph is composed, so that a flow that
+exists is a flow that can run.
+"""
+
+from __future__ import annotations
+
+
+class AnabranchError(Exception):
+    """Base of every error raised on purpose by this library.
+
+    Example:
+        >>> print(BuildError("count", "a key in [word]", "'wrd'", "use one of those columns"))
+        step 'count': expected a key in [word], got 'wrd'; use one of those columns
+    """
+
+    def __init__(self, step: str, expected: str, got: str, remedy: str) -> None:
+        """Say where, what was expected, what came, and what to do."""
+        self.step = step
+        self.expected = expected
+        self.got = got
+        self.remedy = remedy
+        super().__init__(f"step {step!r}: expected {expected}, got {got}; {remedy}")
+
+    def __reduce__(self) -> tuple[type[AnabranchError], tuple[str, str, str, str]]:
+        """Errors cross process borders, so they must survive pickling."""
+        return type(self), (self.step, self.expected, self.got, self.remedy)
+
+
+class BuildError(AnabranchError):
+    """The graph cannot be what the author wrote: unknown key, cycle, doubled name, open port."""
+
+
+class SchemaError(BuildError):
+    """Columns or types do not fit."""
+
+
+class PlanError(AnabranchError):
+    """A plan that does not belong to its flow, or breaks one of its bounds."""
+
+
+class OperatorError(AnabranchError):
+    """The author's code raised, or broke the contract of its shape, while running."""
+
+
+class BufferLimitError(OperatorError):
+    """A schedule's buffer grew past its bound: one port runs far ahead of another."""
+
+
+class SourceError(AnabranchError):
+    """A source cannot be read: missing file, unreadable content, a schema that changed."""
+
+
+class SinkError(AnabranchError):
+    """A sink cannot be written."""
+
+
+class StateError(AnabranchError):
+    """State is not what its owner left: wrong bucket, damaged snapshot."""
+
+
+class UnknownNameError(AnabranchError):
+    """A name given by the user (an application, an engine, a step) is not one we know."""
+
+
+class DeterminismError(AnabranchError):
+    """A flow's output depends on how it was run."""

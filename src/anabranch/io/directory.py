@@ -1,0 +1,223 @@
+"""A directory as a sink: one file per committed version, made visible by a rename."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+from uuid import uuid4
+
+import pyarrow as pa
+
+from anabranch.errors import SinkError
+from anabranch.io.sink import Sink
+from anabranch.io.transaction import require_fit
+
+SCHEMA_FILE = ".schema.arrow"
+PENDING = ".pending-"
+COMMITTED = re.compile(r"part-(\d{8,})\.(parquet|csv|jsonl)")
+
+
+class Writer(Protocol):
+    """Writes one file; `close` finishes it."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows."""
+
+    def close(self) -> None:
+        """Write what is still held back and close the file."""
+
+
+class Encoding(Protocol):
+    """How rows are written to a file."""
+
+    @property
+    def name(self) -> str:
+        """What the format is called, and how its files end."""
+
+    def unfit(self, schema: pa.Schema) -> pa.Field | None:
+        """The first column that this format cannot hold so that it reads back the same."""
+
+    def writer(self, path: str, schema: pa.Schema) -> Writer:
+        """Begin a new file."""
+
+
+def committed_files(directory: str) -> dict[str, int]:
+    """The names of the visible files and their versions, in version order."""
+    found = {name: COMMITTED.fullmatch(name) for name in os.listdir(directory)}
+    versions = {name: int(match[1]) for name, match in found.items() if match}
+    return dict(sorted(versions.items(), key=lambda item: item[1]))
+
+
+def kept_schema(directory: str) -> pa.Schema | None:
+    """The columns that a sink writes to this directory; None if none does."""
+    path = os.path.join(directory, SCHEMA_FILE)
+    if not os.path.exists(path):
+        return None
+    with open(path, "rb") as file:
+        return pa.ipc.read_schema(pa.py_buffer(file.read()))
+
+
+class DirectorySink(Sink):
+    """See `parquet`, `csv` and `jsonl`, which are this with an encoding each.
+
+    Rows go to a hidden file with a name of its own (a process that was given up but still runs
+    cannot touch it); a commit renames it to `part-<version>.<format>`. The hidden `.schema.arrow`
+    keeps the exact types, so that `read_back` finds them whatever the format lost.
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike[str], encoding: Encoding, overwrite: bool
+    ) -> None:
+        """Remember where to write; nothing is touched before `open`."""
+        self._directory = os.path.abspath(os.fspath(directory))
+        self._description = f"{encoding.name} {os.fspath(directory)!r}"
+        self._encoding = encoding
+        self._overwrite = overwrite
+        self._schema: pa.Schema | None = None
+        self._committed = -1
+        self._pending: str | None = None
+        self._writer: Writer | None = None
+
+    def __repr__(self) -> str:
+        """The description that errors use."""
+        return self._description
+
+    def open(self, schema: pa.Schema, version: int) -> None:
+        """Go on after `version`: files of later versions and unfinished ones are removed."""
+        if (field := self._encoding.unfit(schema)) is not None:
+            raise self._error(
+                f"columns that {self._encoding.name} can hold",
+                f"{field.name!r} of type {field.type}",
+                "cast or drop it before the sink, or write parquet",
+            )
+        self.close()
+        with self._named_errors():
+            if version < 0:
+                self._require_free()
+            else:
+                self._require_kept(schema, version)
+            self._remove_after(version)
+            if version < 0:
+                self._keep_schema(schema)
+        self._schema = schema
+        self._committed = version
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows to the hidden file."""
+        require_fit(self._description, self._schema, batch)
+        if batch.num_rows == 0:
+            return
+        with self._named_errors():
+            if self._writer is None:
+                name = f"{PENDING}{uuid4().hex}.{self._encoding.name}"
+                self._pending = os.path.join(self._directory, name)
+                self._writer = self._encoding.writer(self._pending, self._schema)
+            self._writer.write(batch)
+
+    def commit(self, version: int) -> None:
+        """Rename the hidden file, if there is one; a version already committed stays as it is."""
+        if version <= self._committed:
+            self._discard()
+            return
+        with self._named_errors():
+            if self._writer is not None and self._pending is not None:
+                self._writer.close()
+                _to_disk(self._pending)
+                os.replace(self._pending, self._path(version))
+                _to_disk(self._directory)
+                self._writer = self._pending = None
+        self._committed = version
+
+    def close(self) -> None:
+        """Remove what was not committed."""
+        self._discard()
+        self._schema = None
+
+    def _path(self, version: int) -> str:
+        return os.path.join(self._directory, f"part-{version:08d}.{self._encoding.name}")
+
+    def _discard(self) -> None:
+        writer, pending = self._writer, self._pending
+        self._writer = self._pending = None
+        with self._named_errors():
+            if writer is not None:
+                writer.close()
+            if pending is not None and os.path.exists(pending):
+                os.remove(pending)
+
+    def _require_free(self) -> None:
+        os.makedirs(self._directory, exist_ok=True)
+        visible = sorted(n for n in os.listdir(self._directory) if not n.startswith("."))
+        if visible and not self._overwrite:
+            raise self._error(
+                f"an empty directory {self._directory} for a fresh start",
+                f"{len(visible)} files such as {visible[0]!r}",
+                "choose another directory, or pass overwrite=True to replace earlier output "
+                "(files that are not earlier output stay)",
+            )
+
+    def _require_kept(self, schema: pa.Schema, version: int) -> None:
+        earlier = kept_schema(self._directory)
+        if earlier is None:
+            raise self._error(
+                f"the output up to version {version} in {self._directory}",
+                "none",
+                "put it back, or start afresh without the checkpoint",
+            )
+        if earlier != schema:
+            raise self._error(
+                f"the columns committed before, {_columns(earlier)}",
+                _columns(schema),
+                "go on with the earlier flow, or write to a new directory",
+            )
+
+    def _remove_after(self, version: int) -> None:
+        gone = [name for name in os.listdir(self._directory) if name.startswith(PENDING)]
+        later = committed_files(self._directory)
+        # The newest first: a kill in between must leave no hole.
+        gone += [name for name in reversed(later) if later[name] > version]
+        for name in gone:
+            os.remove(os.path.join(self._directory, name))
+
+    def _keep_schema(self, schema: pa.Schema) -> None:
+        hidden = os.path.join(self._directory, PENDING + uuid4().hex)
+        with open(hidden, "wb") as file:
+            file.write(schema.serialize())
+        _to_disk(hidden)
+        os.replace(hidden, os.path.join(self._directory, SCHEMA_FILE))
+        _to_disk(self._directory)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException, UnicodeError) as error:
+            raise self._error(
+                f"to be able to write to {self._directory}",
+                f"{type(error).__name__}: {error}",
+                "check permissions and free space, or choose another directory",
+            ) from error
+
+    def _error(self, expected: str, got: str, remedy: str) -> SinkError:
+        return SinkError(self._description, expected, got, remedy)
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def _to_disk(path: str) -> None:
+    """A rename that survives a power failure needs the contents on disk, and the directory."""
+    if os.path.isdir(path):
+        if os.name != "posix":
+            return  # Windows cannot open a directory, and keeps its entries by itself.
+        descriptor = os.open(path, os.O_RDONLY)
+    else:
+        descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

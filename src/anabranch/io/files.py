@@ -1,0 +1,222 @@
+"""Files as a source: one part per file, in the order of their paths."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from anabranch.errors import SourceError
+from anabranch.io.blocks import BlockReader
+from anabranch.io.formats import COMPRESSED, FORMATS, BadFile, Format, Wanted
+from anabranch.io.source import Chunk, Source
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+OPEN_READERS = 64
+
+
+def files(
+    paths: Paths,
+    format: str | None = None,
+    schema: pa.Schema | None = None,
+    on_bad_file: Literal["fail", "skip"] = "fail",
+) -> FilesSource:
+    r"""Read Parquet, CSV, JSON lines or text files, none of which may change while they are read.
+
+    Args:
+        paths: A path, a directory, a pattern (`**` crosses directories), or several of those.
+        format: "parquet", "csv", "jsonl" or "text"; by default what the suffix says. Text and
+            CSV and JSON may be compressed (.gz, .bz2, .zst, .lz4).
+        schema: The columns to read, and their types; by default those of the first file, which
+            all others must then have too.
+        on_bad_file: "fail", or "skip": go on after a file that cannot be read, and count it in
+            `skipped_files`. What could be read before the damage stays.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> _ = (folder / "a.txt").write_text("to be\nor not\n")
+        >>> source = files(folder / "*.txt")
+        >>> [part] = source.parts()
+        >>> source.read(part, start=1, rows=10).batch.to_pylist()
+        [{'line': 'or not'}]
+        >>> source.read(part, start=2, rows=10) is None
+        True
+    """
+    return FilesSource(paths, format, schema, on_bad_file)
+
+
+class FilesSource(Source):
+    """See `files`."""
+
+    def __init__(
+        self, paths: Paths, format: str | None, schema: pa.Schema | None, on_bad_file: str
+    ) -> None:
+        """Remember what to read; nothing is looked up before it is needed."""
+        several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        # Workers may have another working directory.
+        self._paths = [os.path.abspath(os.fspath(path)) for path in several]
+        self._description = "files " + ", ".join(repr(os.fspath(path)) for path in several)
+        if format is not None and format not in FORMATS:
+            raise self._error(
+                f"a format in {list(FORMATS)}", repr(format), "pass one of those as format="
+            )
+        if on_bad_file not in ("fail", "skip"):
+            raise self._error(
+                "on_bad_file='fail' or 'skip'", repr(on_bad_file), "pass one of those"
+            )
+        self._format_name = format
+        self._given_schema = schema
+        self._skip_bad = on_bad_file == "skip"
+        self._skipped: dict[str, str] = {}
+        self._parts: tuple[str, ...] | None = None
+        self._wanted: Wanted | None = None
+        self._readers: dict[str, BlockReader] = {}
+
+    def __repr__(self) -> str:
+        """The description that errors use."""
+        return self._description
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the open files."""
+        return {**self.__dict__, "_readers": {}}
+
+    @property
+    def bounded(self) -> bool:
+        """The list of files is fixed when it is first asked for."""
+        return True
+
+    @property
+    def order(self) -> str:
+        """Rows are ordered by path, then by row."""
+        return "file and row"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns given, or those of the first file that has any."""
+        return self._want().schema
+
+    @property
+    def skipped(self) -> Mapping[str, str]:
+        """The files that could not be read to their end, and why."""
+        return dict(self._skipped)
+
+    @property
+    def skipped_files(self) -> int:
+        """How many files could not be read to their end."""
+        return len(self._skipped)
+
+    def parts(self) -> tuple[str, ...]:
+        """The absolute paths of the files, sorted; looked up once."""
+        if self._parts is None:
+            found = {file for path in self._paths for file in self._expand(path)}
+            self._parts = tuple(sorted(found))
+        return self._parts
+
+    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+        """At most `rows` rows of a file from row `start` on; None at its end."""
+        wanted = self._want()
+        # Taken out while in use: no other thread can move it, and after an error it is gone.
+        reader = self._readers.pop(part, None)
+        if reader is None or not reader.reaches(start):
+            format = self._format(part)
+            blocks = format.blocks(part, wanted, start)
+            reader = BlockReader(blocks, format.seekable)
+        batches, damage = reader.take(start, rows)
+        if batches:
+            if damage is None:
+                self._keep(part, reader)
+            return Chunk(pa.concat_batches(batches) if len(batches) > 1 else batches[0])
+        if damage is not None:
+            self._give_up_on(part, damage)
+        return None
+
+    def due_rows(self, elapsed_s: float) -> int | None:
+        """Files are read as fast as they can be."""
+        return None
+
+    def _keep(self, part: str, reader: BlockReader) -> None:
+        self._readers[part] = reader
+        for oldest in list(self._readers)[:-OPEN_READERS]:
+            self._readers.pop(oldest, None)
+
+    def _expand(self, path: str) -> list[str]:
+        if os.path.isdir(path):
+            found = glob.glob(os.path.join(glob.escape(path), "*"))
+        elif os.path.exists(path):
+            found = [path]
+        else:
+            found = glob.glob(path, recursive=True)
+        found = [file for file in found if os.path.isfile(file)]
+        if not found:
+            raise self._error(
+                "at least one file", f"no file that matches {path}", "check the path or pattern"
+            )
+        return found
+
+    def _format(self, path: str) -> Format:
+        if self._format_name is not None:
+            return FORMATS[self._format_name]
+        stem, last = os.path.splitext(path)
+        suffix = (os.path.splitext(stem)[1] if last.lower() in COMPRESSED else last).lower()
+        for format in FORMATS.values():
+            if suffix in format.suffixes:
+                return format
+        known = [known for format in FORMATS.values() for known in format.suffixes]
+        raise self._error(
+            f"a file with a suffix in {known}", path, f"pass format=, one of {list(FORMATS)}"
+        )
+
+    def _want(self) -> Wanted:
+        if self._wanted is None:
+            if self._given_schema is not None:
+                self._wanted = Wanted(self._given_schema, exact=False)
+            else:
+                self._wanted = Wanted(self._infer(), exact=True)
+        return self._wanted
+
+    def _infer(self) -> pa.Schema:
+        for part in self.parts():
+            try:
+                schema = self._format(part).infer(part)
+            except (BadFile, pa.ArrowException, OSError) as error:
+                self._give_up_on(part, error)
+                continue
+            if schema is None:
+                continue
+            if len(set(schema.names)) < len(schema.names):
+                raise self._error(
+                    "columns with different names",
+                    f"{schema.names} in {part}",
+                    "rename them in the file",
+                )
+            return pa.schema([(field.name, field.type) for field in schema])
+        raise self._error(
+            "a file that shows which columns there are",
+            "only empty or unreadable files",
+            "pass schema=",
+        )
+
+    def _give_up_on(self, part: str, error: Exception) -> None:
+        if self._skip_bad:
+            self._skipped[part] = str(error)
+        elif isinstance(error, BadFile):
+            raise self._error(error.expected, error.got, error.remedy) from error
+        elif isinstance(error, FileNotFoundError):
+            raise self._error(
+                f"{part} to stay where it was when the files were listed",
+                "no such file",
+                "put it back and restart, or leave bad files out with on_bad_file='skip'",
+            ) from error
+        else:
+            raise self._error(
+                f"{part} to be readable",
+                f"{type(error).__name__}: {error}",
+                "repair, replace or remove it, or leave bad files out with on_bad_file='skip'",
+            ) from error
+
+    def _error(self, expected: str, got: str, remedy: str) -> SourceError:
+        return SourceError(self._description, expected, got, remedy)

@@ -1,0 +1,31 @@
+"""The file formats that sources read, one per file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.io.formats.csv import CsvFormat
+from anabranch.io.formats.format import BadFile, Block, Format, Wanted
+from anabranch.io.formats.jsonl import JsonlFormat
+from anabranch.io.formats.parquet import ParquetFormat
+from anabranch.io.formats.text import TextFormat
+
+FORMATS: Mapping[str, Format] = {
+    "parquet": ParquetFormat(),
+    "csv": CsvFormat(),
+    "jsonl": JsonlFormat(),
+    "text": TextFormat(),
+}
+"""The formats by the name that `files(format=...)` takes."""
+
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+"""Endings that Arrow decompresses while it reads (not Parquet, which compresses inside)."""
+
+__all__ = [
+    "COMPRESSED",
+    "FORMATS",
+    "BadFile",
+    "Block",
+    "Format",
+    "Wanted",
+]

@@ -1,0 +1,89 @@
+"""What a file format is: blocks of typed rows, and complaints that name file and column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+BLOCK_BYTES = 1 << 22
+"""Bytes parsed at a time; also the longest line a CSV or JSON file may have."""
+
+Block = tuple[int, pa.RecordBatch]
+"""The number of a block's first row in its file, and its rows."""
+
+
+class BadFile(Exception):
+    """One file is not what it should be; the source decides whether that is the end."""
+
+    def __init__(self, expected: str, got: str, remedy: str) -> None:
+        """Say what was expected, what came, and what to do."""
+        self.expected = expected
+        self.got = got
+        self.remedy = remedy
+        super().__init__(f"expected {expected}, got {got}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The columns to read; `exact` when a file with further columns is an error.
+
+    Columns inferred from a first file are exact, because leaving out what only a later file has
+    would lose it silently. Columns the user names are a choice.
+    """
+
+    schema: pa.Schema
+    exact: bool
+
+
+class Format(Protocol):
+    """How rows are read from one file.
+
+    An implementer owes blocks that begin at the same rows every time, so that where a damaged file
+    ends does not depend on how it was read.
+    """
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """How the names of such files end."""
+
+    @property
+    def seekable(self) -> bool:
+        """Whether `blocks` reaches a late row without reading the earlier ones."""
+
+    def infer(self, path: str) -> pa.Schema | None:
+        """The columns the file says it has; None when it is too empty to tell."""
+
+    def blocks(self, path: str, wanted: Wanted, start: int) -> Iterator[Block]:
+        """All blocks from the one that holds row `start`, or from an earlier one."""
+
+
+def differing_column(path: str, column: str, wanted: object, found: object) -> BadFile:
+    """The complaint about one column of one file."""
+    return BadFile(
+        f"column {column!r} to be {wanted} in {path}",
+        str(found),
+        "make the files agree, or pass schema= with columns that fit them all, or leave bad files "
+        "out with on_bad_file='skip'",
+    )
+
+
+def require_columns(path: str, found: pa.Schema, wanted: Wanted) -> None:
+    """Complain about the first column that is missing, of another type, or one too many."""
+    for field in wanted.schema:
+        index = found.get_field_index(field.name)
+        if index < 0:
+            raise differing_column(path, field.name, field.type, f"columns {found.names}")
+        if found.field(index).type != field.type:
+            raise differing_column(path, field.name, field.type, found.field(index).type)
+    for field in found:
+        if wanted.exact and field.name not in wanted.schema.names:
+            raise differing_column(path, field.name, "absent as in the first file", field.type)
+
+
+def select(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with exactly the columns of `schema`, in its order."""
+    columns = [batch.column(name) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,40 @@
+"""Parquet files, read row group by row group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from anabranch.io.formats.format import Block, Wanted, require_columns, select
+
+BLOCK_ROWS = 1 << 16
+
+
+class ParquetFormat:
+    """Parquet: types come with the file, and a late row is found through the footer."""
+
+    suffixes = (".parquet",)
+    seekable = True
+
+    def infer(self, path: str) -> pa.Schema | None:
+        """The schema in the footer."""
+        return pq.read_schema(path)
+
+    def blocks(self, path: str, wanted: Wanted, start: int) -> Iterator[Block]:
+        """Blocks from the row group that holds `start`; never a whole file in memory."""
+        with pq.ParquetFile(path) as file:
+            require_columns(path, file.schema_arrow, wanted)
+            everything = set(file.schema_arrow.names) == set(wanted.schema.names)
+            columns = None if everything else wanted.schema.names
+            first = 0
+            for group in range(file.num_row_groups):
+                size = file.metadata.row_group(group).num_rows
+                if first + size > start:
+                    row = first
+                    batches = file.iter_batches(BLOCK_ROWS, row_groups=[group], columns=columns)
+                    for batch in batches:
+                        yield row, select(batch, wanted.schema)
+                        row += batch.num_rows
+                first += size

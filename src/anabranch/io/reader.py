@@ -1,0 +1,87 @@
+"""Reads a source into jumbo tuples: stamps positions, turns heartbeats into marks, keeps offsets.
+
+A tuple's sequence number is its part and its row in the part, so that several readers can share the
+parts of a source and a restart can go on anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from anabranch.state.positions import FIRST, LAST, Jumbo, Mark, Positions, Root, end
+
+PART_SHIFT = 40
+DONE = -1
+
+Offsets = dict[int, int]
+"""Next row of each part by number; DONE when the part is read."""
+
+
+class SourceReader:
+    """One reader of a source: the parts of its share, in order.
+
+    Example:
+        >>> from anabranch.io import memory
+        >>> reader = SourceReader(memory([{"x": 1}, {"x": 2}, {"x": 3}]), rank=0)
+        >>> jumbo, frontier = reader.read(2)
+        >>> (len(jumbo), frontier.seq, reader.offsets)
+        (2, 2, {0: 2})
+    """
+
+    def __init__(
+        self, source: Any, rank: int, *, share: int = 0, shares: int = 1,
+        offsets: Mapping[int, int] | None = None,
+    ) -> None:  # fmt: skip
+        """A reader of every `shares`-th part from number `share` on, going on at `offsets`."""
+        self._source, self._rank = source, rank
+        self._parts = source.parts()
+        known = dict(offsets or {})
+        self.offsets: Offsets = {
+            number: known.get(number, 0) for number in range(share, len(self._parts), shares)
+        }
+        self.ended = False
+
+    @property
+    def frontier(self) -> Root:
+        """Where this reader stands."""
+        number = self._current()
+        if number is None:
+            return end(FIRST)
+        return self._root(number, self.offsets[number])
+
+    def read(self, rows: int) -> tuple[Jumbo | None, Root]:
+        """At most `rows` tuples, and how far the reader has come with them."""
+        number = self._current()
+        if number is None:
+            return self._finish()
+        start = self.offsets[number]
+        chunk = self._source.read(self._parts[number], start, rows)
+        if chunk is None:
+            self.offsets[number] = DONE
+            return self.read(rows) if self._current() is None else (None, self.frontier)
+        stop = start + chunk.batch.num_rows
+        self.offsets[number] = stop
+        first = (number << PART_SHIFT) + start
+        seq = np.arange(first, first + chunk.batch.num_rows, dtype=np.int64)
+        marks = () if chunk.passed is None else (self._mark(number, stop, chunk.passed),)
+        return Jumbo(chunk.batch, Positions.of_source(self._rank, seq), marks), self.frontier
+
+    def _finish(self) -> tuple[Jumbo | None, Root]:
+        """The end, told once; the mark lets clocks stop waiting for this source."""
+        self.ended = True
+        last = self._mark(len(self._parts), 0, LAST)
+        return Jumbo.empty(self._source.schema, 0, (last,)), end(FIRST)
+
+    def _current(self) -> int | None:
+        return next((n for n, row in self.offsets.items() if row != DONE), None)
+
+    def _mark(self, number: int, row: int, passed: int) -> Mark:
+        # Right before the tuple that would come next: behind all that was read, before the rest.
+        return Mark(self._root(number, row)._replace(sub=-1), passed)
+
+    def _root(self, number: int, row: int) -> Root:
+        seq = (number << PART_SHIFT) + row
+        return Root(seq, self._rank, seq, 0)

@@ -1,0 +1,64 @@
+"""What a source is: named parts of rows that can be read again from any row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive rows of one part, and what the source knows about time after them.
+
+    `passed` is a heartbeat: no later row of this source is older than this time. A batch may be
+    empty, either to carry a heartbeat alone or because an unbounded source has nothing yet.
+
+    Example:
+        >>> Chunk(pa.record_batch({"x": [1, 2]}), passed=7).batch.num_rows
+        2
+    """
+
+    batch: pa.RecordBatch
+    passed: int | None = None
+
+
+class Source(Protocol):
+    """A replayable stream of rows, split into ordered parts.
+
+    An implementer owes:
+
+    - *Replay.* The same (part, start) gives the same rows, whatever was read before and in
+      whatever chunks, also in another process. Offsets belong to the engine; a reader may remember
+      its position to make reading on cheap, never to decide what it returns. A heartbeat, too,
+      stands after the same row however the part is read.
+    - *Progress.* A chunk of a bounded part holds at least one row; after the last row comes None.
+    - *Stable names.* `parts` gives the same names in the same order for the life of the data.
+    - *A truthful order.* `order` names what orders the rows ("file and row", "index"), or is None.
+    - *Pickling.* Open files and caches stay behind; what was decided once (the file list, recorded
+      arrival times) goes along.
+    - *Sharing.* Different parts may be read by different threads at the same time.
+    - *Errors.* What cannot be read is a SourceError that names the part, never fewer rows.
+    """
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of every batch."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every part ends."""
+
+    @property
+    def order(self) -> str | None:
+        """What orders the rows; None for an unordered source."""
+
+    def parts(self) -> tuple[str, ...]:
+        """The names of the parts, in order."""
+
+    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+        """At most `rows` (1 or more) rows of `part` from row `start` on; None at its end."""
+
+    def due_rows(self, elapsed_s: float) -> int | None:
+        """How many rows, over all parts, are due `elapsed_s` after the start; None: no pacing."""

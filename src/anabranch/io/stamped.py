@@ -1,0 +1,161 @@
+"""Arrival times as a recorded input: what was stamped once stays stamped."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.errors import SourceError
+from anabranch.io.source import Chunk, Source
+
+STAMP = pa.timestamp("us")
+
+Record = Mapping[str, Sequence[tuple[int, int, int]]]
+"""For each part, runs of rows with one stamp: (first row, row after the last, stamp)."""
+
+
+def stamped(
+    source: Source, clock: Callable[[], int], column: str = "arrival", record: Record | None = None
+) -> StampedSource:
+    """Add the time at which each row arrived, the same one when it is read again.
+
+    Processing time thereby is an input like any other: a run repeated from the record gives the
+    same results. The clock is asked once for each chunk that has rows not seen before. Stamps
+    never decrease, from chunk to chunk nor from row to row of a part, even if the clock does.
+
+    Args:
+        source: The source to wrap.
+        clock: Gives microseconds since 1970 (UTC).
+        column: The name of the new column, of type timestamp[us].
+        record: The `record` of an earlier run, to go on from.
+
+    Example:
+        >>> from anabranch.io.memory import memory
+        >>> ticks = iter([1_000_000, 2_000_000])
+        >>> source = stamped(memory([{"x": 1}, {"x": 2}]), clock=lambda: next(ticks))
+        >>> first = source.read("memory", start=0, rows=1).batch
+        >>> str(first["arrival"][0])
+        '1970-01-01 00:00:01'
+        >>> both = source.read("memory", start=0, rows=2).batch
+        >>> [str(stamp) for stamp in both["arrival"]]
+        ['1970-01-01 00:00:01', '1970-01-01 00:00:02']
+        >>> source.record
+        {'memory': [(0, 1, 1000000), (1, 2, 2000000)]}
+    """
+    return StampedSource(source, clock, column, record)
+
+
+class StampedSource(Source):
+    """See `stamped`."""
+
+    def __init__(
+        self, source: Source, clock: Callable[[], int], column: str, record: Record | None
+    ) -> None:
+        """Remember what to wrap; the record grows with the rows read."""
+        self._source = source
+        self._clock = clock
+        self._column = column
+        self._runs = {part: [*map(_as_run, runs)] for part, runs in (record or {}).items()}
+        every = [stamp for runs in self._runs.values() for _, _, stamp in runs]
+        self._latest = max(every, default=None)
+        self._lock = Lock()
+
+    def __repr__(self) -> str:
+        """The description that errors use."""
+        return f"stamped {self._source!r}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything, the record included, but the lock."""
+        state = self.__dict__.copy()
+        del state["_lock"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The copy goes on from the same record, with a lock of its own."""
+        self.__dict__.update(state)
+        self._lock = Lock()
+
+    @property
+    def record(self) -> dict[str, list[tuple[int, int, int]]]:
+        """All stamps given so far, to be kept with a checkpoint."""
+        with self._lock:
+            return {part: list(runs) for part, runs in self._runs.items()}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The wrapped source's columns and the stamp."""
+        schema = self._source.schema
+        if self._column in schema.names:
+            raise SourceError(
+                repr(self),
+                f"a column name not in {schema.names}",
+                repr(self._column),
+                "pass another one as column=",
+            )
+        return schema.append(pa.field(self._column, STAMP))
+
+    @property
+    def bounded(self) -> bool:
+        """As the wrapped source."""
+        return self._source.bounded
+
+    @property
+    def order(self) -> str | None:
+        """As the wrapped source."""
+        return self._source.order
+
+    def parts(self) -> tuple[str, ...]:
+        """As the wrapped source."""
+        return self._source.parts()
+
+    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+        """The wrapped source's chunk, stamped."""
+        schema = self.schema
+        chunk = self._source.read(part, start, rows)
+        if chunk is None:
+            return None
+        with self._lock:
+            stamps = self._stamps(part, start, start + chunk.batch.num_rows)
+        columns = [*chunk.batch.columns, pa.array(stamps, STAMP)]
+        return Chunk(pa.RecordBatch.from_arrays(columns, schema=schema), chunk.passed)
+
+    def due_rows(self, elapsed_s: float) -> int | None:
+        """As the wrapped source."""
+        return self._source.due_rows(elapsed_s)
+
+    def _stamps(self, part: str, start: int, end: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The stamps of the rows from `start` to before `end`; new rows are recorded."""
+        runs = self._runs.setdefault(part, [])
+        stamps = np.empty(end - start, dtype=np.int64)
+        now: int | None = None
+        at = bisect_right(runs, start, key=lambda run: run[1])
+        row = start
+        while row < end:
+            following = runs[at] if at < len(runs) else None
+            if following is None or row < following[0]:
+                if now is None:
+                    now = self._now()
+                stop = end if following is None else min(end, following[0])
+                # Rows read out of turn must not look younger than the rows after them.
+                stamp = now if following is None else min(now, following[2])
+                runs.insert(at, (row, stop, stamp))
+            _, stop, stamp = runs[at]
+            stamps[row - start : min(stop, end) - start] = stamp
+            row = stop
+            at += 1
+        return stamps
+
+    def _now(self) -> int:
+        now = int(self._clock())
+        self._latest = now if self._latest is None else max(now, self._latest)
+        return self._latest
+
+
+def _as_run(run: Sequence[int]) -> tuple[int, int, int]:
+    first, end, stamp = run
+    return first, end, stamp

@@ -1,0 +1,295 @@
+"""What `parquet`, `csv` and `jsonl` promise alike; their own files have the differences."""
+
+import os
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.errors import SinkError
+from anabranch.io import csv, files, jsonl, parquet, read_back
+
+SINKS = {"parquet": parquet, "csv": csv, "jsonl": jsonl}
+SCHEMA = pa.schema([("x", pa.int64()), ("word", pa.string())])
+
+
+@pytest.fixture(params=SINKS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "out"
+
+
+def batch(*numbers):
+    return pa.record_batch({"x": list(numbers), "word": [f"w{n}" for n in numbers]}, schema=SCHEMA)
+
+
+def opened(kind, folder, version=-1, **options):
+    sink = SINKS[kind](folder, **options)
+    sink.open(SCHEMA, version)
+    return sink
+
+
+def committed(folder):
+    return read_back(folder)["x"].to_pylist()
+
+
+def visible(folder):
+    return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+
+
+def with_versions(kind, folder, versions):
+    """A sink that committed one row, its own number, in each of the versions 0, 1, ..."""
+    sink = opened(kind, folder)
+    for version in range(versions):
+        sink.write(batch(version))
+        sink.commit(version)
+    return sink
+
+
+def test_a_version_is_a_file(kind, folder):
+    with_versions(kind, folder, 2)
+    assert visible(folder) == [f"part-00000000.{kind}", f"part-00000001.{kind}"]
+    assert committed(folder) == [0, 1]
+
+
+def test_rows_are_visible_only_after_their_commit(kind, folder):
+    sink = opened(kind, folder)
+    sink.write(batch(1, 2))
+    assert visible(folder) == []
+    sink.write(batch(3))
+    sink.commit(7)
+    assert visible(folder) == [f"part-00000007.{kind}"]
+    assert committed(folder) == [1, 2, 3]
+
+
+def test_a_version_without_rows_leaves_no_file(kind, folder):
+    sink = opened(kind, folder)
+    sink.write(batch())
+    sink.commit(0)
+    assert visible(folder) == []
+    assert read_back(folder) == SCHEMA.empty_table()
+
+
+def test_a_constructor_touches_nothing(kind, folder):
+    SINKS[kind](folder)
+    assert not folder.exists()
+
+
+def test_committing_a_version_again_changes_nothing(kind, folder):
+    sink = with_versions(kind, folder, 2)
+    sink.commit(1)
+    sink.write(batch(1))
+    sink.commit(1)
+    sink.write(batch(2))
+    sink.commit(2)
+    assert committed(folder) == [0, 1, 2]
+
+
+def test_a_version_committed_before_a_restart_is_not_written_twice(kind, folder):
+    with_versions(kind, folder, 2).close()
+    sink = opened(kind, folder, version=1)
+    sink.write(batch(1))
+    sink.commit(1)
+    assert committed(folder) == [0, 1]
+
+
+def test_what_a_killed_run_had_not_committed_is_gone(kind, folder):
+    killed = with_versions(kind, folder, 2)
+    killed.write(batch(2))
+    sink = opened(kind, folder, version=1)
+    assert [name for name in os.listdir(folder) if "pending" in name] == []
+    sink.write(batch(2))
+    sink.commit(2)
+    assert committed(folder) == [0, 1, 2]
+
+
+def test_versions_after_the_one_to_go_on_from_are_removed(kind, folder):
+    with_versions(kind, folder, 4)
+    opened(kind, folder, version=1)
+    assert committed(folder) == [0, 1]
+
+
+def test_a_run_killed_before_its_first_commit_may_start_again(kind, folder):
+    opened(kind, folder).write(batch(1))
+    sink = opened(kind, folder)
+    sink.write(batch(2))
+    sink.commit(0)
+    assert committed(folder) == [2]
+
+
+def test_a_run_that_was_given_up_cannot_commit_the_new_ones_rows(kind, folder):
+    old = opened(kind, folder)
+    old.write(batch(1))
+    new = opened(kind, folder)
+    new.write(batch(2))
+    with pytest.raises(SinkError):
+        old.commit(0)
+    new.commit(0)
+    assert committed(folder) == [2]
+
+
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.integers(1, 5).map(lambda rows: ("write", rows)),
+            st.just(("commit", 0)),
+            st.just(("kill", 0)),
+            st.integers(0, 3).map(lambda back: ("kill", back)),
+        ),
+        max_size=20,
+    )
+)
+@pytest.mark.parametrize("kind", SINKS)
+def test_killed_at_any_step_exactly_the_committed_rows_remain(tmp_path_factory, kind, steps):
+    folder = tmp_path_factory.mktemp("law") / "out"
+    sink = opened(kind, folder)
+    sink.commit(0)
+    written, by_version, version = 0, {0: []}, 0
+    pending = []
+    for step, amount in steps:
+        if step == "write":
+            rows = list(range(written, written + amount))
+            written += amount
+            sink.write(batch(*rows))
+            pending += rows
+        elif step == "commit":
+            version += 1
+            sink.commit(version)
+            by_version[version], pending = pending, []
+        else:
+            version = max(0, version - amount)
+            by_version = {v: rows for v, rows in by_version.items() if v <= version}
+            pending = []
+            sink = opened(kind, folder, version)
+        assert committed(folder) == [x for rows in by_version.values() for x in rows]
+
+
+ENDLESS_RUN = """
+import sys
+import pyarrow as pa
+from anabranch.io import parquet
+
+sink = parquet(sys.argv[1])
+sink.open(pa.schema([("x", pa.int64()), ("word", pa.string())]), -1)
+for x in range(10**9):
+    sink.write(pa.record_batch({"x": [2 * x, 2 * x + 1], "word": ["a", "b"]}))
+    sink.commit(x)
+    print(x, flush=True)
+"""
+
+
+def test_a_process_killed_while_it_writes_leaves_whole_versions(folder):
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENDLESS_RUN, str(folder)], stdout=subprocess.PIPE
+    )
+    with process:
+        for _ in range(20):
+            process.stdout.readline()
+        process.kill()
+    rows = committed(folder)
+    assert len(rows) >= 40
+    assert rows == list(range(len(rows)))
+    assert len(rows) == 2 * len(visible(folder))
+
+
+def test_earlier_output_is_not_overwritten_by_a_fresh_start(kind, folder):
+    with_versions(kind, folder, 1)
+    with pytest.raises(SinkError, match=r"out.*part-00000000.*overwrite=True"):
+        opened(kind, folder)
+    assert committed(folder) == [0]
+
+
+def test_earlier_output_is_overwritten_on_request(kind, folder):
+    with_versions(kind, folder, 3)
+    sink = opened(kind, folder, overwrite=True)
+    assert committed(folder) == []
+    sink.write(batch(9))
+    sink.commit(0)
+    assert committed(folder) == [9]
+
+
+def test_output_in_another_format_is_overwritten_too(folder):
+    with_versions("csv", folder, 3)
+    opened("parquet", folder, overwrite=True)
+    assert visible(folder) == []
+
+
+def test_foreign_files_stop_a_fresh_start_and_are_never_removed(kind, folder):
+    folder.mkdir()
+    (folder / "thesis.docx").write_text("five years of work")
+    with pytest.raises(SinkError, match=r"thesis.docx"):
+        opened(kind, folder)
+    opened(kind, folder, overwrite=True)
+    assert visible(folder) == ["thesis.docx"]
+
+
+def test_a_path_that_is_a_file_cannot_be_written_to(kind, folder):
+    folder.write_text("")
+    with pytest.raises(SinkError, match=r"write to .*out.*choose another directory") as caught:
+        opened(kind, folder)
+    assert caught.value.step == f"{kind} {str(folder)!r}"
+
+
+def test_a_directory_that_must_not_be_written_to_is_an_error(kind, folder, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(os, "makedirs", refuse)  # root may write anywhere: modes prove nothing
+    with pytest.raises(SinkError, match=r"PermissionError.*check permissions"):
+        opened(kind, folder)
+
+
+def test_going_on_where_the_output_is_gone_is_an_error(kind, folder):
+    with pytest.raises(SinkError, match="up to version 3"):
+        opened(kind, folder, version=3)
+
+
+def test_going_on_with_other_columns_is_an_error(kind, folder):
+    with_versions(kind, folder, 1)
+    with pytest.raises(SinkError, match="x: int64, word: string, got y: int64"):
+        SINKS[kind](folder).open(pa.schema([("y", pa.int64())]), 0)
+
+
+def test_rows_with_other_columns_are_refused(kind, folder):
+    with pytest.raises(SinkError, match="'x' of type int64, got string"):
+        opened(kind, folder).write(pa.record_batch({"x": ["a"], "word": ["a"]}))
+
+
+def test_a_sink_must_be_opened(kind, folder):
+    with pytest.raises(SinkError, match="open"):
+        SINKS[kind](folder).write(batch(1))
+
+
+def test_close_leaves_only_what_was_committed(kind, folder):
+    sink = with_versions(kind, folder, 1)
+    sink.write(batch(1))
+    sink.close()
+    assert [name for name in os.listdir(folder) if "pending" in name] == []
+    assert committed(folder) == [0]
+
+
+def test_versions_are_read_back_in_their_numeric_order(kind, folder):
+    sink = opened(kind, folder)
+    for version in (2, 10, 99_999_999, 100_000_000):
+        sink.write(batch(version))
+        sink.commit(version)
+    assert committed(folder) == [2, 10, 99_999_999, 100_000_000]
+
+
+def test_the_output_is_a_source(kind, folder):
+    with_versions(kind, folder, 2)
+    source = files(folder)
+    rows = [source.read(part, 0, 10).batch.to_pylist() for part in source.parts()]
+    assert rows == [[{"x": 0, "word": "w0"}], [{"x": 1, "word": "w1"}]]
+
+
+def test_reading_back_what_no_sink_wrote_is_an_error(tmp_path):
+    with pytest.raises(SinkError, match="a directory that a sink wrote"):
+        read_back(tmp_path)
