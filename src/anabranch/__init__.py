@@ -1,0 +1,1 @@
+"""Anabranch: write a streaming application once; it finds out how to run it in parallel."""

@@ -1,0 +1,1 @@
+"""Engines run plans; what they share stands here."""

@@ -1,0 +1,96 @@
+"""A channel: one replica of a region — its kernels, cut into pipelines.
+
+Every engine runs channels; they differ in who calls `run` (a thread, a Spark task, a seeded
+scheduler) and in what carries jumbo tuples between channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from anabranch.flow import Flow
+from anabranch.operators.base import Counters, Kernel, KernelContext
+from anabranch.plan.bucket_map import owned
+from anabranch.plan.plan import RegionPlan
+from anabranch.plan.regions import Region, RegionKind
+from anabranch.state.positions import Jumbo, Root
+
+Snapshot = dict[str, list[bytes]]
+"""By step, the snapshot of each of its stores."""
+
+
+class Channel:
+    """One replica of a region."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        contexts: dict[str, KernelContext],
+        region: Region,
+        plan: RegionPlan,
+        replica: int,
+    ) -> None:
+        """Kernels without state; `adopt` or `restore` bring it."""
+        self.region, self.replica = region, replica
+        self.buckets = owned_buckets(region, plan, replica)
+        self.kernels: dict[str, Kernel] = {}
+        for name in region.steps:
+            context = replace(
+                contexts[name], routing=region.key, owned=self.buckets, counters=Counters()
+            )
+            self.kernels[name] = flow.graph.steps[name].body.kernel(context)
+        self.pipelines = plan.pipelines
+
+    def run(
+        self, pipeline: int, inputs: Sequence[Jumbo | None], frontier: Root, tap: Any = None
+    ) -> tuple[list[Jumbo | None], Root]:
+        """Run the operators of one pipeline, fused: outputs of the last one, and its frontier."""
+        current = list(inputs)
+        for name in self.pipelines[pipeline]:
+            kernel = self.kernels[name]
+            outputs = kernel.step(current, frontier)
+            if tap is not None:
+                tap(name, current, outputs)
+            frontier = kernel.frontier(frontier)
+            current = outputs
+        return current, frontier
+
+    def release(self, buckets: Collection[int]) -> dict[str, list[Any]]:
+        """Give up buckets of every operator, by reference."""
+        return {n: [s.release(buckets) for s in k.stores] for n, k in self.kernels.items()}
+
+    def absorb(self, handover: dict[str, list[Any]]) -> None:
+        """Take over what another channel of this region released."""
+        for name, parts in handover.items():
+            for store, part in zip(self.kernels[name].stores, parts, strict=True):
+                store.absorb(part)
+
+    def snapshot(self) -> Snapshot:
+        """State of every operator, as bytes."""
+        return {n: [s.snapshot() for s in k.stores] for n, k in self.kernels.items()}
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Take from a snapshot of any channel of this region what belongs to this one."""
+        for name, parts in snapshot.items():
+            for store, part in zip(self.kernels[name].stores, parts, strict=True):
+                store.restore(part, self.buckets)
+
+
+def owned_buckets(region: Region, plan: RegionPlan, replica: int) -> tuple[int, ...]:
+    """Buckets one replica holds under a plan; a stateful region's only bucket is number 0."""
+    if region.kind is RegionKind.STATEFUL:
+        return (0,)
+    if region.buckets == 1:
+        return (0,) if replica == 0 else ()
+    return owned(plan.bucket_map, replica)
+
+
+def hand_over(old: Sequence[Channel], new: Sequence[Channel]) -> None:
+    """Move every bucket from the channel that held it to the one that will, by reference."""
+    for giver in old:
+        for taker in new:
+            common = set(giver.buckets) & set(taker.buckets)
+            if common:
+                taker.absorb(giver.release(sorted(common)))

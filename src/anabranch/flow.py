@@ -1,0 +1,281 @@
+"""Flow and Stream: how an application is written. No word about parallelism is possible here.
+
+Every built-in is a short composition over `apply`; engines know only the core operators behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.errors import BuildError
+from anabranch.graph import Graph, Output, Resolved, Role, StreamType
+from anabranch.operators import shapes
+from anabranch.operators.base import Kernel, KernelContext, OnError, Operator, Outputs
+from anabranch.operators.schemas import SchemaLike
+from anabranch.operators.timed import Timed
+from anabranch.operators.union import Union
+from anabranch.state.positions import Jumbo, Root
+
+DEFAULT_BUCKETS = 256
+
+
+class Order(Enum):
+    """What the sinks promise: the sequential order of all tuples, or of those of one key."""
+
+    TOTAL = "total"
+    KEY = "key"
+
+
+@dataclass(frozen=True)
+class SourceBody:
+    """A source as a step."""
+
+    source: Any
+    order: Order
+    in_ports: int = 0
+    out_ports: tuple[str, ...] = ("out",)
+
+    def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
+        """What the source reads, ordered by number."""
+        if self.source.order is None and self.order is Order.TOTAL:
+            raise BuildError(step, "a source that names what orders its tuples", "an unordered one",
+                             "name an order column, or build the flow with order='key'")  # fmt: skip
+        return (StreamType(self.source.schema),)
+
+
+@dataclass(frozen=True)
+class SinkBody:
+    """A sink as a step; its pseudo output remembers the type of what it receives."""
+
+    sink: Any
+    in_ports: int = 1
+    out_ports: tuple[str, ...] = ("written",)
+
+    def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
+        """Anything can be written."""
+        return inputs
+
+    def kernel(self, context: KernelContext) -> Kernel:
+        """Hands on what came; whoever runs it writes."""
+        return SinkKernel(context)
+
+
+class SinkKernel(Kernel):
+    """Lets everything through."""
+
+    def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
+        """What came in."""
+        return list(inputs)
+
+
+class Flow:
+    """A streaming application: sources, operators, sinks, wired into a graph.
+
+    Example:
+        >>> from anabranch.io import memory, collect
+        >>> flow = Flow("hello")
+        >>> rows = memory([{"word": "a"}, {"word": "b"}])
+        >>> _ = flow.source("words", rows).filter("some", lambda b: [True, False]).sink(
+        ...     "out", collect())
+        >>> flow
+        Flow 'hello': words → some → out
+    """
+
+    def __init__(
+        self, name: str, *, buckets: int = DEFAULT_BUCKETS, order: Order | str = Order.TOTAL
+    ) -> None:
+        """An empty flow; `buckets` is fixed for the life of its state."""
+        if buckets < 1:
+            raise BuildError(name, "at least one bucket", str(buckets), "give buckets ≥ 1")
+        self.name, self.buckets, self.order = name, buckets, Order(order)
+        self.graph = Graph()
+
+    def source(
+        self, name: str, source: Any, *, time: str | None = None, lateness: int | timedelta = 0
+    ) -> Stream:
+        """Read from a source; `time` names the column that orders its tuples from here on.
+
+        Tuples more than `lateness` behind the greatest time seen before them leave by `.late`.
+        """
+        self.graph.add(name, Role.SOURCE, SourceBody(source, self.order))
+        stream = Stream(self, Output(name))
+        return stream if time is None else stream.timed(f"{name}.time", time, lateness=lateness)
+
+    def add(self, name: str, operator: Operator) -> Stream:
+        """Add an operator with open ports, to be wired by `connect`."""
+        self.graph.add(name, Role.OPERATOR, operator)
+        return Stream(self, Output(name))
+
+    def connect(self, stream: Stream, target: str | Stream, port: int = 0) -> None:
+        """Let a stream flow into a port of a step."""
+        name = target if isinstance(target, str) else target.output.step
+        self.graph.connect(stream.output, name, port)
+
+    def resolve(self) -> Resolved:
+        """Check the whole graph."""
+        return self.graph.resolve()
+
+    def names(self, role: Role) -> tuple[str, ...]:
+        """Steps of one role, in topological order."""
+        return tuple(n for n in self.resolve().order if self.graph.steps[n].role is role)
+
+    def fingerprint(self) -> str:
+        """Tells whether a plan or a checkpoint belongs to this flow: its structure, hashed."""
+        resolved = self.resolve()
+        steps = []
+        for name in resolved.order:
+            step = self.graph.steps[name]
+            state = getattr(step.body, "state", None)
+            steps.append([
+                name, step.role.value, state.value if state else "",
+                list(getattr(step.body, "key", ())),
+                [[i.step, i.port] for i in step.inputs if i is not None],
+            ])  # fmt: skip
+        text = json.dumps([self.name, self.buckets, steps])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def contexts(self) -> dict[str, KernelContext]:
+        """Where each operator stands: rank, types, position depth, sources that reach it."""
+        resolved = self.resolve()
+        depths: dict[str, int] = {}
+        sources: dict[str, frozenset[int]] = {}
+        contexts: dict[str, KernelContext] = {}
+        source_ranks = {name: rank for rank, name in enumerate(self.names(Role.SOURCE))}
+        for rank, name in enumerate(resolved.order, start=1):
+            step = self.graph.steps[name]
+            inputs = [i for i in step.inputs if i is not None]
+            depth = max((depths[i.step] for i in inputs), default=0)
+            sources[name] = frozenset().union(*(sources[i.step] for i in inputs))
+            if step.role is Role.SOURCE:
+                sources[name] = frozenset([source_ranks[name]])
+            operates = step.role is Role.OPERATOR
+            depths[name] = step.body.levels(depth) if operates else depth
+            contexts[name] = KernelContext(
+                step=name, rank=rank,
+                inputs=tuple(resolved.types[i] for i in inputs),
+                outputs=tuple(
+                    resolved.types[Output(name, p)] for p in range(len(step.body.out_ports))
+                ),
+                depth=depth, buckets=self.buckets, sources=tuple(sorted(sources[name])),
+            )  # fmt: skip
+        return contexts
+
+    def __repr__(self) -> str:
+        """Name and steps, in topological order."""
+        try:
+            steps = self.resolve().order
+        except BuildError:
+            steps = tuple(self.graph.steps)
+        return f"Flow {self.name!r}: " + " → ".join(steps)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One output port of a step; using it twice sends every tuple both ways."""
+
+    flow: Flow
+    output: Output
+
+    @property
+    def type(self) -> StreamType:
+        """Columns, time and changelog key."""
+        return self.flow.graph.type_of(self.output)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that flow here."""
+        return self.type.schema
+
+    def out(self, name: str) -> Stream:
+        """Another output of the same step, by name."""
+        ports = self.flow.graph.steps[self.output.step].body.out_ports
+        if name not in ports:
+            raise BuildError(self.output.step, f"an output among {list(ports)}", repr(name),
+                             "late exists behind time=, errors behind on_error='side'")  # fmt: skip
+        return Stream(self.flow, Output(self.output.step, ports.index(name)))
+
+    @property
+    def late(self) -> Stream:
+        """Tuples that came too late for their source's allowed lateness."""
+        return self.out("late")
+
+    @property
+    def errors(self) -> Stream:
+        """Tuples on which the author's code raised, with the error."""
+        return self.out("errors")
+
+    def apply(self, name: str, operator: Operator, *others: Stream) -> Stream:
+        """Send this stream (and others, port by port) through an operator."""
+        if not isinstance(operator, Operator):
+            raise BuildError(name, "an operator", type(operator).__name__,
+                             "decorate the function with ab.map, ab.partitioned, …")  # fmt: skip
+        step = self.flow.graph.add(name, Role.OPERATOR, operator)
+        streams = (self, *others)
+        if len(streams) > operator.in_ports:
+            del self.flow.graph.steps[name]
+            raise BuildError(name, f"{operator.in_ports} input stream(s)", f"{len(streams)}",
+                             "give as many streams as the operator has ports")  # fmt: skip
+        try:
+            for port, stream in enumerate(streams):
+                self.flow.graph.connect(stream.output, step.name, port)
+        except BuildError:
+            del self.flow.graph.steps[name]  # a refused step must not block its name
+            raise
+        return Stream(self.flow, Output(name))
+
+    def timed(self, name: str, column: str, *, lateness: int | timedelta = 0) -> Stream:
+        """Order the stream by event time from here on; late tuples leave by `.late`."""
+        return self.apply(name, Timed(column, lateness))
+
+    def map(
+        self,
+        name: str,
+        function: Callable[[pa.RecordBatch], Any],
+        *,
+        out: SchemaLike = None,
+        keeps: str | Sequence[str] = (),
+        on_error: OnError | str = OnError.FAIL,
+    ) -> Stream:
+        """As many rows as came in; `keeps` names columns that pass unchanged ("*": all)."""
+        return self.apply(name, shapes.Map(function, out, keeps, on_error))
+
+    def filter(
+        self,
+        name: str,
+        function: Callable[[pa.RecordBatch], Any],
+        *,
+        on_error: OnError | str = OnError.FAIL,
+    ) -> Stream:
+        """The rows for which a mask is true."""
+        return self.apply(name, shapes.Filter(function, on_error))
+
+    def flat_map(
+        self,
+        name: str,
+        function: Callable[[dict[str, Any]], Iterable[dict[str, Any]]],
+        *,
+        out: SchemaLike,
+        keeps: str | Sequence[str] = (),
+        on_error: OnError | str = OnError.FAIL,
+    ) -> Stream:
+        """Any number of rows (dicts) for each row (a dict)."""
+        operator = shapes.flat_map(function, out=out, keeps=keeps, on_error=on_error)
+        return self.apply(name, operator)
+
+    def union(self, name: str, *others: Stream) -> Stream:
+        """This stream and others of the same columns, as one."""
+        return self.apply(name, Union(1 + len(others)), *others)
+
+    def sink(self, name: str, sink: Any) -> Flow:
+        """Write the stream; gives the flow back."""
+        self.flow.graph.add(name, Role.SINK, SinkBody(sink))
+        self.flow.graph.connect(self.output, name)
+        return self.flow

@@ -1,0 +1,211 @@
+"""What an operator is (a description) and what runs it (a kernel).
+
+An `Operator` says what the graph and the planner must know: state kind, key, ports, types, which
+columns pass unchanged. A `Kernel` is one running copy of it on one replica. Engines know kernels
+only through `step`; they never look inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.errors import BuildError, OperatorError, SchemaError
+from anabranch.graph import StateKind, StreamType
+from anabranch.operators.schemas import columns_of
+from anabranch.state.positions import Jumbo, Root
+from anabranch.state.store import Store
+
+
+class OnError(Enum):
+    """What happens to tuples on which the author's code raises."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    SIDE = "side"
+
+
+def on_error_of(step: str, value: OnError | str) -> OnError:
+    """The policy a user named."""
+    try:
+        return OnError(value)
+    except ValueError:
+        raise BuildError(step, f"on_error in {[p.value for p in OnError]}", repr(value),
+                         "choose one of those") from None  # fmt: skip
+
+
+@dataclass
+class Counters:
+    """What a kernel lost on purpose, by name of the reason; never silently."""
+
+    skipped: int = 0
+    late: int = 0
+
+
+@dataclass(frozen=True)
+class KernelContext:
+    """Where a kernel stands in its flow.
+
+    Attributes:
+        step: Name of the step, for errors.
+        rank: Topological number of the step (from 1), which orders timers and closings.
+        inputs: Type of each input stream.
+        outputs: Type of each output stream.
+        depth: Number of position levels of its inputs (the deepest one).
+        buckets: Number of buckets the flow's keys are hashed into.
+        routing: Columns whose values decide the bucket: the key of the region, which every key in
+            the region contains. Empty: the operator's own key.
+        sources: Ranks of the sources whose tuples can reach this step.
+        owned: Buckets of this replica, for shared operators, which must know them all.
+        counters: What the kernel lost on purpose, added up by whoever runs it.
+    """
+
+    step: str
+    rank: int
+    inputs: tuple[StreamType, ...]
+    outputs: tuple[StreamType, ...]
+    depth: int
+    buckets: int
+    routing: tuple[str, ...] = ()
+    sources: tuple[int, ...] = ()
+    owned: tuple[int, ...] = ()
+    counters: Counters = field(default_factory=Counters)
+
+
+Outputs = list[Jumbo | None]
+"""One entry per output port; None where nothing came out."""
+
+
+class Kernel:
+    """One running copy of an operator.
+
+    An implementer owes: `step` gets, per input port, the tuples between the previous frontier and
+    this one, in sequential order, and returns the outputs of exactly those, in sequential order;
+    nothing that comes out later stands before the frontier. All that is remembered is in `stores`.
+    At the end of the stream it emits what it has left and forgets it, so that being told the end
+    again changes nothing.
+    """
+
+    stores: tuple[Store, ...] = ()
+
+    def __init__(self, context: KernelContext) -> None:
+        """Remember the place in the flow."""
+        self.context = context
+        self.last_time: int | None = None  # greatest time of the stream, known once it is over
+
+    def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
+        """Process all input up to a frontier."""
+        raise NotImplementedError
+
+    def frontier(self, frontier: Root) -> Root:
+        """How far the outputs have come when the inputs have come to `frontier`."""
+        return frontier
+
+    def next_timer(self) -> int | None:
+        """The earliest time at which something is due, None when nothing waits for time."""
+        return None
+
+
+class Operator:
+    """Description of an operator; subclasses are values and start nothing.
+
+    An implementer owes: the same arguments give the same types and kernels; `keeps` names only
+    columns that every output tuple takes unchanged from the input tuple that caused it.
+    """
+
+    state: StateKind = StateKind.STATELESS
+    key: tuple[str, ...] = ()
+    in_ports: int = 1
+    out_ports: tuple[str, ...] = ("out",)
+    accepts_changes: bool = False
+    needs_time: bool = False
+    own_buckets: int | None = None
+
+    def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
+        """Check the inputs and say what comes out."""
+        for given in inputs:
+            columns_of(step, self.key, given.schema)
+            if given.changelog is not None and not self.accepts_changes:
+                raise BuildError(
+                    step, "a stream of tuples", "changes, whose number depends on batching",
+                    "aggregate with emit='every' or 'final', or write the changes to a sink",
+                )  # fmt: skip
+            if self.needs_time and given.time is None:
+                raise BuildError(step, "a stream ordered by event time", "one ordered by number",
+                                 "give its source time=…, or put .timed(…) before it")  # fmt: skip
+        return self.outputs(step, inputs)
+
+    def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
+        """Type of each output; inputs are already checked against the declared properties."""
+        raise NotImplementedError
+
+    def keeps(self, given: pa.Schema) -> frozenset[str]:
+        """Columns that pass through unchanged, which lets later steps share this one's region."""
+        return frozenset()
+
+    def levels(self, depth: int) -> int:
+        """Number of position levels of the outputs when the inputs have `depth`."""
+        return depth
+
+    def kernel(self, context: KernelContext) -> Kernel:
+        """A running copy for one replica."""
+        raise NotImplementedError
+
+
+def key_columns(key: str | Sequence[str] | None, step: str = "key") -> tuple[str, ...]:
+    """A key as the user wrote it: one name or several."""
+    names = (key,) if isinstance(key, str) else tuple(key or ())
+    if len(set(names)) < len(names):
+        raise SchemaError(step, "each key column once", str(list(names)), "drop the doubled one")
+    return names
+
+
+class Described(Protocol):
+    """Something with a name to show."""
+
+    __name__: str
+
+
+def describe_row(batch: pa.RecordBatch, row: int) -> str:
+    """One row as text, short enough for an error message."""
+    text = str(batch.slice(row, 1).to_pylist()[0])
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
+def failure(step: str, error: BaseException, row: str) -> OperatorError:
+    """The author's exception, with the step and the row on which it came."""
+    return OperatorError(
+        step, "a result for every tuple", f"{type(error).__name__}: {error} on {row}",
+        "mend the operator or the data, or declare on_error='skip' or 'side'",
+    )  # fmt: skip
+
+
+def isolate(
+    batch: pa.RecordBatch,
+    run: Callable[[pa.RecordBatch, np.ndarray[Any, Any]], None],
+    give_up: Callable[[pa.RecordBatch, int, Exception], None],
+) -> None:
+    """Run on the whole batch; when that raises, halve it until the raising rows stand alone.
+
+    A batch without a bad row costs one call. `run` must leave no trace when it raises.
+    """
+
+    def attempt(start: int, stop: int) -> None:
+        try:
+            run(batch.slice(start, stop - start), np.arange(start, stop))
+        except OperatorError:
+            raise
+        except Exception as error:
+            if stop - start <= 1:
+                give_up(batch, start, error)
+                return
+            middle = (start + stop) // 2
+            attempt(start, middle)
+            attempt(middle, stop)
+
+    attempt(0, batch.num_rows)

@@ -1,0 +1,187 @@
+"""Keyed batch style: whole batches of all keys at once, against columnar state.
+
+The author's function gets the batch and a handle on the state of exactly the keys in it: one value
+per distinct key, read and written as NumPy arrays. One call per jumbo tuple, not one per bucket or
+key. Writes reach the table when the function has returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.errors import OperatorError
+from anabranch.graph import StateKind, StreamType
+from anabranch.operators.base import (
+    Kernel,
+    KernelContext,
+    OnError,
+    Outputs,
+    describe_row,
+    failure,
+    isolate,
+    key_columns,
+)
+from anabranch.operators.schemas import SchemaLike, schema, to_batch
+from anabranch.operators.shapes import BatchOperator, attach, rejected, to_parents
+from anabranch.state.positions import Ints, Jumbo, Root
+from anabranch.state.table import KeyedTable
+from anabranch.state.table_store import TableStore
+
+
+class KeyedState:
+    """The state of the keys of one batch.
+
+    Attributes:
+        codes: For each row, the number of its key within this batch (0, 1, … by first occurrence).
+        groups: How many distinct keys the batch has.
+        fresh: For each distinct key, whether it was never seen before.
+
+    `state["column"]` is one value per distinct key; assigning replaces it.
+    """
+
+    def __init__(self, table: KeyedTable, keys: Sequence[pa.Array]) -> None:
+        """Find or insert the keys of a batch."""
+        self._table = table
+        found = table.groups(keys)
+        self._slots, self.codes, self.fresh = found.slots, found.codes, found.fresh
+        self.groups = len(self._slots)
+        self._written: dict[str, npt.NDArray[Any]] = {}
+
+    def __getitem__(self, column: str) -> npt.NDArray[Any]:
+        """One value per distinct key."""
+        if column in self._written:
+            return self._written[column]
+        return self._table.get(column, self._slots)
+
+    def __setitem__(self, column: str, values: npt.NDArray[Any]) -> None:
+        """Replace the values, one per distinct key; buffered until the operator returns."""
+        self._written[column] = values
+
+    def commit(self) -> None:
+        """Let the writes reach the table."""
+        for column, values in self._written.items():
+            self._table.set(column, self._slots, values)
+
+    def abandon(self) -> None:
+        """Forget the writes and the keys that came only with this batch."""
+        self._table.remove(self._slots[self.fresh])
+
+
+KeyedFunction = Callable[[pa.RecordBatch, KeyedState], Any]
+
+
+class KeyedBatch(BatchOperator):
+    """A function of (batch, state) with columnar state per key."""
+
+    state = StateKind.PARTITIONED
+
+    def __init__(
+        self,
+        function: KeyedFunction,
+        key: str | Sequence[str],
+        state: SchemaLike,
+        out: SchemaLike = None,
+        keeps: str | Sequence[str] = (),
+        on_error: OnError | str = OnError.FAIL,
+    ) -> None:
+        """Describe; nothing runs."""
+        super().__init__(function, out, keeps, on_error)  # type: ignore[arg-type]
+        self.key = key_columns(key, self.__name__)
+        self.values = schema(state, self.__name__)
+
+    def levels(self, depth: int) -> int:
+        """One more: a row may cause several."""
+        return depth + 1
+
+    def kernel(self, context: KernelContext) -> Kernel:
+        """A running copy."""
+        return KeyedBatchKernel(context, self)
+
+    def call(
+        self, step: str, batch: pa.RecordBatch, state: KeyedState
+    ) -> tuple[pa.RecordBatch, Ints | None]:
+        """Call the author's function; a tuple is (columns, parents), else rows in = rows out."""
+        result = self.function(batch, state)  # type: ignore[call-arg]
+        if isinstance(result, tuple):
+            columns = to_batch(step, result[0], self.out, None)
+            return columns, to_parents(step, result[1], batch.num_rows)
+        return to_batch(step, result, self.out, batch.num_rows), None
+
+
+class KeyedBatchKernel(Kernel):
+    """Runs a keyed batch function."""
+
+    def __init__(self, context: KernelContext, operator: KeyedBatch) -> None:
+        """A running copy without state."""
+        super().__init__(context)
+        self._operator = operator
+        self._store = TableStore(
+            pa.schema([context.inputs[0].schema.field(n) for n in operator.key]),
+            operator.values, context.buckets, context.routing or operator.key,
+        )  # fmt: skip
+        self.stores = (self._store,)
+
+    def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
+        """One call per jumbo tuple."""
+        jumbo = inputs[0]
+        context, operator = self.context, self._operator
+        if jumbo is None or not len(jumbo):
+            return [None] * len(context.outputs)
+        good: list[Jumbo] = []
+        bad: list[tuple[int, str]] = []
+
+        def run(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> None:
+            state = KeyedState(self._store.table, [batch.column(n) for n in operator.key])
+            try:
+                columns, parents = operator.call(context.step, batch, state)
+            except Exception:
+                state.abandon()
+                raise
+            state.commit()
+            if parents is None:
+                parents = np.arange(len(rows), dtype=np.int64)
+            source = jumbo.slice(int(rows[0]), int(rows[-1]) + 1)
+            good.append(attach(operator, context, source, columns, parents, expands=True))
+
+        def give_up(batch: pa.RecordBatch, row: int, error: Exception) -> None:
+            if operator.on_error is OnError.FAIL:
+                raise failure(context.step, error, describe_row(batch, row)) from error
+            context.counters.skipped += 1
+            bad.append((row, f"{type(error).__name__}: {error}"))
+
+        isolate(jumbo.batch, run, give_up)
+        outputs: Outputs = [Jumbo.concat(good) if good else None]
+        if operator.on_error is OnError.SIDE:
+            outputs.append(rejected(operator, context, jumbo, bad))
+        return outputs
+
+
+def keyed(
+    function: KeyedFunction | None = None,
+    *,
+    key: str | Sequence[str],
+    state: SchemaLike,
+    out: SchemaLike = None,
+    keeps: str | Sequence[str] = (),
+    on_error: OnError | str = OnError.FAIL,
+) -> Any:
+    """Make a function of (batch, state) an operator with columnar state per key.
+
+    Example:
+        >>> @keyed(key="word", state="n: int64", out="n: int64", keeps="word")
+        ... def seen_so_far(batch, state):
+        ...     per_key = np.bincount(state.codes, minlength=state.groups)
+        ...     before = state["n"]
+        ...     state["n"] = before + per_key
+        ...     return {"n": before[state.codes]}
+        >>> seen_so_far.key
+        ('word',)
+    """
+    if function is None:
+        return lambda f: KeyedBatch(f, key, state, out, keeps, on_error)
+    return KeyedBatch(function, key, state, out, keeps, on_error)

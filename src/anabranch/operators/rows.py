@@ -1,0 +1,67 @@
+"""Rows of a batch as light objects with attributes, for tuple-style operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+_CLASSES: dict[tuple[str, ...], type] = {}
+
+
+class Row(tuple[Any, ...]):
+    """One tuple of a stream: `row.column`, `row["column"]`, or by position."""
+
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        """The value of a column."""
+        try:
+            return tuple.__getitem__(self, self._fields.index(name))
+        except ValueError:
+            raise AttributeError(f"no column {name!r}; there are {list(self._fields)}") from None
+
+    def __getitem__(self, item: Any) -> Any:
+        """The value of a column by name or number."""
+        return getattr(self, item) if isinstance(item, str) else tuple.__getitem__(self, item)
+
+    def asdict(self) -> dict[str, Any]:
+        """The row as a dict."""
+        return dict(zip(self._fields, self, strict=True))
+
+    def __repr__(self) -> str:
+        """Column names and values."""
+        return "(" + ", ".join(f"{n}={v!r}" for n, v in zip(self._fields, self, strict=True)) + ")"
+
+    def __reduce__(self) -> Any:
+        """Rows wait in checkpointed buffers; their class is remade from the names."""
+        return _remake, (self._fields, tuple(self))
+
+
+def row_reader(schema: pa.Schema) -> Callable[[pa.RecordBatch], Iterable[Any]]:
+    """A function that turns batches of a schema into rows."""
+    cls = row_class(tuple(schema.names))
+    make = cls._make  # type: ignore[attr-defined]
+
+    def read(batch: pa.RecordBatch) -> Iterable[Any]:
+        return (make(values) for values in zip(*(c.to_pylist() for c in batch.columns), strict=True))
+
+    return read
+
+
+def row_class(names: tuple[str, ...]) -> type:
+    """The row class of a list of columns; column access compiles to an index."""
+    if names not in _CLASSES:
+        members: dict[str, Any] = {n: property(itemgetter(i)) for i, n in enumerate(names)}
+        members.update(__slots__=(), _fields=names)
+        cls = type("Row", (Row,), members)
+        cls._make = lambda values, cls=cls: tuple.__new__(cls, values)  # type: ignore[attr-defined]
+        _CLASSES[names] = cls
+    return _CLASSES[names]
+
+
+def _remake(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    return row_class(names)._make(values)  # type: ignore[attr-defined]

@@ -1,0 +1,131 @@
+"""Schemas written as text, and the checks that turn what an operator returned into a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.errors import OperatorError, SchemaError
+
+SchemaLike = pa.Schema | str | Mapping[str, pa.DataType] | None
+
+_PARAMETRIC = {
+    "timestamp[s]": pa.timestamp("s"),
+    "timestamp[ms]": pa.timestamp("ms"),
+    "timestamp[us]": pa.timestamp("us"),
+    "timestamp[ns]": pa.timestamp("ns"),
+    "timestamp": pa.timestamp("us"),
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "str": pa.string(),
+}
+
+
+def schema(text: SchemaLike, step: str = "schema") -> pa.Schema:
+    """An Arrow schema from `"name: type, name: type"`, a mapping, or a schema.
+
+    Example:
+        >>> schema("word: string, n: int64").names
+        ['word', 'n']
+        >>> schema("tags: list<string>").field("tags").type
+        ListType(list<item: string>)
+    """
+    if text is None:
+        return pa.schema([])
+    if isinstance(text, pa.Schema):
+        return text
+    if isinstance(text, Mapping):
+        return pa.schema(list(text.items()))
+    fields = []
+    for part in filter(None, (p.strip() for p in _split(text))):
+        name, colon, kind = part.partition(":")
+        if not colon or not name.strip():
+            raise SchemaError(step, "columns as 'name: type'", repr(part), "write name: type, …")
+        fields.append(pa.field(name.strip(), _type(kind.strip(), step)))
+    names = [f.name for f in fields]
+    if len(set(names)) < len(names):
+        raise SchemaError(step, "each column named once", repr(text), "rename the doubled column")
+    return pa.schema(fields)
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas that are not inside list<…>."""
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char == "<") - (char == ">")
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return parts
+
+
+def _type(name: str, step: str) -> pa.DataType:
+    if name.startswith("list<") and name.endswith(">"):
+        return pa.list_(_type(name[5:-1].strip(), step))
+    if name in _PARAMETRIC:
+        return _PARAMETRIC[name]
+    try:
+        return pa.type_for_alias(name)
+    except ValueError as error:
+        raise SchemaError(
+            step, "an Arrow type such as int64, double, string, bool, timestamp[us], list<string>",
+            repr(name), "use one of those or pass a pyarrow.Schema",
+        ) from error  # fmt: skip
+
+
+def columns_of(step: str, names: tuple[str, ...], given: pa.Schema) -> None:
+    """Check that columns exist."""
+    missing = [n for n in names if n not in given.names]
+    if missing:
+        raise SchemaError(
+            step, f"columns among {given.names}", ", ".join(map(repr, missing)),
+            "use a column that the input has",
+        )  # fmt: skip
+
+
+def to_batch(step: str, values: Any, wanted: pa.Schema, rows: int | None) -> pa.RecordBatch:
+    """What a batch operator returned, as a batch of the schema it promised.
+
+    NumPy arrays and Python lists are converted; Arrow arrays must have the promised type, since a
+    silent cast would hide a mistake.
+    """
+    if isinstance(values, pa.RecordBatch | pa.Table):
+        values = dict(zip(values.schema.names, values.columns, strict=True))
+    if not isinstance(values, Mapping):
+        raise OperatorError(step, "a mapping of columns or a RecordBatch", type(values).__name__,
+                            "return {'column': array, …}")  # fmt: skip
+    if set(values) != set(wanted.names):
+        raise OperatorError(step, f"the columns {wanted.names}", f"{sorted(values)}",
+                            "return the columns that out= declares")  # fmt: skip
+    arrays = [_to_array(step, f, values[f.name]) for f in wanted]
+    lengths = {len(a) for a in arrays}
+    if len(lengths) > 1:
+        raise OperatorError(
+            step, "columns of one length",
+            ", ".join(f"{f.name}: {len(a)}" for f, a in zip(wanted, arrays, strict=True)),
+            "return the same number of rows in every column",
+        )  # fmt: skip
+    if rows is not None and lengths and lengths != {rows}:
+        raise OperatorError(step, f"{rows} rows, as many as came in", f"{lengths.pop()} rows",
+                            "use filter or expand when the number changes")  # fmt: skip
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _to_array(step: str, field: pa.Field, column: Any) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, pa.Array):
+        if column.type != field.type:
+            raise OperatorError(step, f"column {field.name!r} of type {field.type}",
+                                str(column.type), f"cast it, or declare {field.name}: "
+                                f"{column.type} in out=")  # fmt: skip
+        return column
+    try:
+        return pa.array(column, type=field.type, from_pandas=isinstance(column, np.ndarray))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
+        raise OperatorError(step, f"column {field.name!r} of type {field.type}", str(error),
+                            "return values of the declared type")  # fmt: skip

@@ -1,0 +1,334 @@
+"""The three batch shapes of stateless operators: map, filter, expand.
+
+Each keeps lineage by construction: a map returns as many rows as came in, a filter a mask, an expand
+rows with the index of the row each came from. Columns named in `keeps` are carried by the runtime,
+not by the author's function, so that the planner may rely on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.errors import OperatorError
+from anabranch.graph import StreamType
+from anabranch.operators.base import (
+    Kernel,
+    KernelContext,
+    OnError,
+    Operator,
+    Outputs,
+    describe_row,
+    failure,
+    isolate,
+    on_error_of,
+)
+from anabranch.operators.schemas import SchemaLike, columns_of, schema, to_batch
+from anabranch.state.positions import Ints, Jumbo, Root
+
+BatchFunction = Callable[[pa.RecordBatch], Any]
+ERROR = pa.field("error", pa.string())
+
+
+class BatchOperator(Operator):
+    """A stateless operator on whole batches; the subclasses are its shapes."""
+
+    def __init__(
+        self,
+        function: BatchFunction,
+        out: SchemaLike = None,
+        keeps: str | Sequence[str] = (),
+        on_error: OnError | str = OnError.FAIL,
+    ) -> None:
+        """Describe; nothing runs."""
+        self.function = function
+        self.__name__ = getattr(function, "__name__", type(self).__name__)
+        self.__doc__ = function.__doc__
+        self.out = schema(out, self.__name__)
+        self.kept_names = keeps if keeps == "*" else _names(keeps)
+        self.on_error = on_error_of(self.__name__, on_error)
+        if self.on_error is OnError.SIDE:
+            self.out_ports = ("out", "errors")
+
+    def keeps(self, given: pa.Schema) -> frozenset[str]:
+        """The declared columns, unless a column of the same name is produced."""
+        kept = given.names if self.kept_names == "*" else self.kept_names
+        return frozenset(kept) - frozenset(self.out.names)
+
+    def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
+        """Kept columns in input order, then the produced ones."""
+        given = inputs[0]
+        if self.kept_names != "*":
+            columns_of(step, tuple(self.kept_names), given.schema)
+        kept = self.keeps(given.schema)
+        fields = [f for f in given.schema if f.name in kept] + list(self.out)
+        changelog = given.changelog
+        main = StreamType(pa.schema(fields), given.time, changelog)
+        if self.on_error is OnError.SIDE:
+            return (main, StreamType(given.schema.append(ERROR), given.time, changelog))
+        return (main,)
+
+    def run(self, step: str, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints | None]:
+        """Call the author's function; give produced columns and the parent of each row."""
+        raise NotImplementedError
+
+    def kernel(self, context: KernelContext) -> Kernel:
+        """A running copy."""
+        return BatchKernel(context, self)
+
+
+class Map(BatchOperator):
+    """As many rows as came in."""
+
+    accepts_changes = True
+
+    def run(self, step: str, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints | None]:
+        """Check the row count; parents are the rows themselves."""
+        return to_batch(step, self.function(batch), self.out, batch.num_rows), None
+
+
+class Filter(BatchOperator):
+    """The rows a mask keeps, whole."""
+
+    def __init__(self, function: BatchFunction, on_error: OnError | str = OnError.FAIL) -> None:
+        """Describe; nothing runs."""
+        super().__init__(function, None, "*", on_error)
+
+    def run(self, step: str, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints | None]:
+        """A mask becomes the indexes it keeps; null means no."""
+        mask = _to_mask(step, self.function(batch), batch.num_rows)
+        nothing = pa.RecordBatch.from_arrays([], schema=self.out)
+        return nothing, np.flatnonzero(mask).astype(np.int64)
+
+
+class Expand(BatchOperator):
+    """Any number of rows for each row, with the index of the row each came from."""
+
+    def levels(self, depth: int) -> int:
+        """One more: which of the rows of its parent."""
+        return depth + 1
+
+    def run(self, step: str, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints | None]:
+        """Check the parents."""
+        result = self.function(batch)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise OperatorError(step, "(columns, parents)", type(result).__name__,
+                                "return the rows and the index of each row's parent")  # fmt: skip
+        columns = to_batch(step, result[0], self.out, None)
+        parents = to_parents(step, result[1], batch.num_rows)
+        if self.out.names and len(parents) != columns.num_rows:
+            raise OperatorError(step, f"{columns.num_rows} parents", f"{len(parents)}",
+                                "give one parent index per row")  # fmt: skip
+        return columns, parents
+
+
+class BatchKernel(Kernel):
+    """Runs any of the three shapes."""
+
+    def __init__(self, context: KernelContext, operator: BatchOperator) -> None:
+        """A running copy."""
+        super().__init__(context)
+        self._operator = operator
+
+    def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
+        """One call of the author's function per jumbo tuple, more only when it raises."""
+        jumbo = inputs[0]
+        if jumbo is None or not len(jumbo):
+            return [jumbo and self._empty(jumbo)] + [None] * (len(self.context.outputs) - 1)
+        good: list[Jumbo] = []
+        bad: list[tuple[int, str]] = []
+
+        def run(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> None:
+            columns, parents = self._operator.run(self.context.step, batch)
+            source = jumbo.slice(int(rows[0]), int(rows[-1]) + 1)
+            expands = isinstance(self._operator, Expand)
+            good.append(
+                attach(self._operator, self.context, source, columns, parents, expands=expands)
+            )
+
+        def give_up(batch: pa.RecordBatch, row: int, error: Exception) -> None:
+            if self._operator.on_error is OnError.FAIL:
+                raise failure(self.context.step, error, describe_row(batch, row)) from error
+            self.context.counters.skipped += 1
+            bad.append((row, f"{type(error).__name__}: {error}"))
+
+        isolate(jumbo.batch, run, give_up)
+        out = Jumbo.concat(good) if good else self._empty(jumbo)
+        outputs: Outputs = [Jumbo(out.batch, out.positions, jumbo.marks)]
+        if self._operator.on_error is OnError.SIDE:
+            outputs.append(rejected(self._operator, self.context, jumbo, bad))
+        return outputs
+
+    def _empty(self, jumbo: Jumbo) -> Jumbo:
+        depth = self._operator.levels(self.context.depth)
+        return Jumbo.empty(self.context.outputs[0].schema, depth, jumbo.marks)
+
+
+def attach(
+    operator: BatchOperator,
+    context: KernelContext,
+    source: Jumbo,
+    columns: pa.RecordBatch,
+    parents: Ints | None,
+    *,
+    expands: bool,
+) -> Jumbo:
+    """Kept columns and positions beside the produced columns; no copy where every row stays."""
+    kept = operator.keeps(context.inputs[0].schema)
+    names = [n for n in context.inputs[0].schema.names if n in kept]
+    if parents is None or (not expands and len(parents) == len(source)):
+        positions, carried = source.positions, [source.batch.column(n) for n in names]
+    else:
+        if expands and len(parents) > 1 and (np.diff(parents) < 0).any():
+            order = np.argsort(parents, kind="stable")
+            parents, columns = parents[order], columns.take(pa.array(order))
+        positions = source.positions.take(parents)
+        index = pa.array(parents)
+        carried = [source.batch.column(n).take(index) for n in names]
+        if expands:
+            positions = positions.extend(emission_index(parents))
+    arrays = [*carried, *columns.columns]
+    if not arrays:
+        raise OperatorError(context.step, "at least one output column", "none",
+                            "declare out= or keeps=")  # fmt: skip
+    batch = pa.RecordBatch.from_arrays(arrays, schema=context.outputs[0].schema)
+    return Jumbo(batch, positions)
+
+
+def rejected(
+    operator: BatchOperator, context: KernelContext, jumbo: Jumbo, bad: list[tuple[int, str]]
+) -> Jumbo | None:
+    """The tuples on which the author's code raised, each with what it raised."""
+    if not bad:
+        return None
+    chosen = jumbo.take(np.array([row for row, _ in bad], dtype=np.int64))
+    batch = pa.RecordBatch.from_arrays(
+        [*chosen.batch.columns, pa.array([m for _, m in bad], pa.string())],
+        schema=context.outputs[1].schema,
+    )
+    return Jumbo(batch, chosen.positions.pad(operator.levels(context.depth)))
+
+
+def emission_index(parents: Ints) -> Ints:
+    """Number of each row among those of its parent: 0, 1, 2… within each run of equal parents."""
+    if not len(parents):
+        return parents
+    starts = np.flatnonzero(np.r_[True, np.diff(parents) != 0])
+    lengths = np.diff(np.r_[starts, len(parents)])
+    return (np.arange(len(parents)) - np.repeat(starts, lengths)).astype(np.int64)
+
+
+def _to_mask(step: str, mask: Any, rows: int) -> npt.NDArray[np.bool_]:
+    if isinstance(mask, pa.ChunkedArray):
+        mask = mask.combine_chunks()
+    if isinstance(mask, pa.Array):
+        if mask.type != pa.bool_():
+            raise OperatorError(step, "a boolean mask", str(mask.type), "return true or false")
+        mask = mask.fill_null(False).to_numpy(zero_copy_only=False)
+    array = np.asarray(mask)
+    if array.dtype != np.bool_:
+        raise OperatorError(step, "a boolean mask", str(array.dtype), "return true or false")
+    if array.shape != (rows,):
+        raise OperatorError(step, f"a mask of {rows} rows", f"{array.shape}",
+                            "return one truth value per row")  # fmt: skip
+    return array
+
+
+def to_parents(step: str, parents: Any, rows: int) -> Ints:
+    """Parent indexes as the author gave them, checked."""
+    if isinstance(parents, pa.ChunkedArray):
+        parents = parents.combine_chunks()
+    if isinstance(parents, pa.Array):
+        parents = parents.to_numpy(zero_copy_only=False)
+    array = np.asarray(parents)
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise OperatorError(step, "integer parents", str(array.dtype), "return row indexes")
+    array = array.astype(np.int64)
+    if array.size and (array.min() < 0 or array.max() >= rows):
+        raise OperatorError(step, f"parents in 0..{rows - 1}",
+                            f"{int(array.min())}..{int(array.max())}",
+                            "refer to rows of this batch")  # fmt: skip
+    return array
+
+
+def _names(keeps: str | Sequence[str]) -> tuple[str, ...]:
+    return (keeps,) if isinstance(keeps, str) else tuple(keeps)
+
+
+class RowFlatMap:
+    """A function from one row to rows, as an expand on batches."""
+
+    def __init__(self, function: Callable[[dict[str, Any]], Iterable[dict[str, Any]]],
+                 out: pa.Schema) -> None:  # fmt: skip
+        """Remember what to call."""
+        self.function, self.out = function, out
+        self.__name__ = getattr(function, "__name__", "flat_map")
+
+    def __call__(self, batch: pa.RecordBatch) -> tuple[dict[str, list[Any]], list[int]]:
+        """Call the function row by row; Python in, Python out."""
+        rows, parents = [], []
+        for index, row in enumerate(batch.to_pylist()):
+            for made in self.function(row):
+                rows.append(made)
+                parents.append(index)
+        return {n: [r.get(n) for r in rows] for n in self.out.names}, parents
+
+
+def map(  # noqa: A001 - the field's own word
+    function: BatchFunction | None = None,
+    *,
+    out: SchemaLike = None,
+    keeps: str | Sequence[str] = (),
+    on_error: OnError | str = OnError.FAIL,
+) -> Any:
+    """Make a function of a batch a map: rows in = rows out.
+
+    Example:
+        >>> import pyarrow.compute as pc
+        >>> @map(out="length: int32", keeps="word")
+        ... def measure(batch):
+        ...     return {"length": pc.utf8_length(batch["word"])}
+        >>> measure.out.names
+        ['length']
+    """
+    if function is None:
+        return lambda f: Map(f, out, keeps, on_error)
+    return Map(function, out, keeps, on_error)
+
+
+def filter(  # noqa: A001 - the field's own word
+    function: BatchFunction | None = None, *, on_error: OnError | str = OnError.FAIL
+) -> Any:
+    """Make a function from a batch to a mask a filter."""
+    if function is None:
+        return lambda f: Filter(f, on_error)
+    return Filter(function, on_error)
+
+
+def expand(
+    function: BatchFunction | None = None,
+    *,
+    out: SchemaLike = None,
+    keeps: str | Sequence[str] = (),
+    on_error: OnError | str = OnError.FAIL,
+) -> Any:
+    """Make a function from a batch to (columns, parents) an expand."""
+    if function is None:
+        return lambda f: Expand(f, out, keeps, on_error)
+    return Expand(function, out, keeps, on_error)
+
+
+def flat_map(
+    function: Callable[[dict[str, Any]], Iterable[dict[str, Any]]],
+    *,
+    out: SchemaLike,
+    keeps: str | Sequence[str] = (),
+    on_error: OnError | str = OnError.FAIL,
+) -> Expand:
+    """A function from one row (a dict) to rows (dicts), run row by row in Python."""
+    made = schema(out, getattr(function, "__name__", "flat_map"))
+    return Expand(RowFlatMap(function, made), made, keeps, on_error)

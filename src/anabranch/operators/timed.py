@@ -1,0 +1,145 @@
+"""Event time: puts a stream in the order of a time column, within an allowed lateness.
+
+Lateness is judged tuple by tuple, against the greatest time its own source has shown before it, so
+batching cannot change the verdict. What is on time is held until no earlier tuple can come any more
+(STRETCH §2: it is *ready*), then leaves in the order (time, source, sequence). What is late leaves
+by its own port and is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.graph import StateKind, StreamType
+from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
+from anabranch.operators.schemas import columns_of
+from anabranch.operators.times import duration, time_type, to_times
+from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Mark, Root, end, is_end
+from anabranch.state.store import ObjectStore
+
+
+class Timed(Operator):
+    """Order a stream by event time; late tuples go to the port `late`."""
+
+    state = StateKind.STATEFUL
+    out_ports = ("out", "late")
+
+    def __init__(self, column: str, lateness: int | timedelta = 0) -> None:
+        """Name the time column and how far behind the greatest time seen a tuple may be."""
+        self.column, self.lateness = column, lateness
+
+    def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
+        """The same columns twice: in the order of time, and late in the order of arrival."""
+        given = inputs[0]
+        columns_of(step, (self.column,), given.schema)
+        time = time_type(step, given.schema.field(self.column).type)
+        duration(self.lateness, time, step)
+        return (StreamType(given.schema, time), StreamType(given.schema, given.time))
+
+    def keeps(self, given: pa.Schema) -> frozenset[str]:
+        """Everything."""
+        return frozenset(given.names)
+
+    def kernel(self, context: KernelContext) -> Kernel:
+        """A running copy."""
+        return TimedKernel(context, self)
+
+
+class TimedKernel(Kernel):
+    """Judges, holds and releases."""
+
+    def __init__(self, context: KernelContext, operator: Timed) -> None:
+        """A running copy that has seen nothing."""
+        super().__init__(context)
+        self._column = operator.column
+        time = context.outputs[0].time
+        self._lateness = duration(operator.lateness, time, context.step) or 0
+        self._store = ObjectStore()
+        self.stores = (self._store,)
+
+    def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
+        """Judge each new tuple, then release what is ready."""
+        kept: Jumbo | None = None
+        late: Jumbo | None = None
+        if inputs[0] is not None and (len(inputs[0]) or inputs[0].marks):
+            kept, late = self._judge(inputs[0])
+        held = self._memory.get("held")
+        parts = [p for p in (held, kept) if p is not None and len(p)]
+        if not parts:
+            return [None, late]
+        waiting = Jumbo.concat(parts).in_order()
+        ready = waiting.positions.before(self._ready(is_end(frontier)))
+        self._memory["held"] = waiting.where(~ready) if not ready.all() else None
+        return [waiting.where(ready) if ready.any() else None, late]
+
+    def frontier(self, frontier: Root) -> Root:
+        """Nothing older than the ready time can leave any more."""
+        return self._ready(is_end(frontier))
+
+    @property
+    def _memory(self) -> dict[str, Any]:
+        return self._store.bucket(0)
+
+    def _passed(self) -> dict[int, int]:
+        """By source: no tuple on time is older than this any more."""
+        known: dict[int, int] = self._memory.setdefault("passed", {})
+        return known
+
+    def _ready(self, over: bool) -> Root:
+        passed = self._passed()
+        if over:
+            return end(self._memory.get("last", FIRST))
+        # A source that has said nothing yet may still come with anything.
+        silent = set(self.context.sources) - set(passed)
+        open_times = [time for time in passed.values() if time < LAST]
+        if silent or not passed:
+            time = FIRST
+        elif open_times:
+            time = min(open_times)
+        else:  # every source has ended; the end itself is told by the frontier, not by us
+            time = self._memory.get("last", FIRST)
+        return Root(time, FIRST, FIRST, FIRST)
+
+    def _judge(self, jumbo: Jumbo) -> tuple[Jumbo, Jumbo | None]:
+        """Split a batch into what is on time (with its time as position) and what is late."""
+        times = to_times(self.context.step, jumbo.batch.column(self._column))
+        on_time = np.ones(len(times), dtype=bool)
+        ranks = jumbo.positions.columns[1]
+        sources = {int(r) for r in np.unique(ranks)} | {m.root.rank for m in jumbo.marks}
+        for source in sorted(sources):
+            rows = np.flatnonzero(ranks == source)
+            marks = [m for m in jumbo.marks if m.root.rank == source]
+            on_time[rows] = self._judge_source(source, jumbo, rows.astype(np.int64), times, marks)
+        shown = times[on_time]
+        if len(shown):
+            self._memory["last"] = max(self._memory.get("last", FIRST), int(shown.max()))
+        self.context.counters.late += int((~on_time).sum())
+        unmarked = Jumbo(jumbo.batch, jumbo.positions)
+        kept = Jumbo(jumbo.batch, jumbo.positions.at_time(times)).where(on_time)
+        return kept, None if on_time.all() else unmarked.where(~on_time)
+
+    def _judge_source(
+        self, source: int, jumbo: Jumbo, rows: Ints, times: Ints, marks: list[Mark]
+    ) -> Any:
+        """Each tuple against the greatest time before it, marks standing between tuples."""
+        passed = self._passed()
+        bound = passed.get(source, FIRST)
+        own = times[rows]
+        bounds = np.maximum.accumulate(np.r_[bound, own - self._lateness])
+        before, behind = bounds[:-1], bounds[1:]
+        for mark in marks:
+            # A mark stands before the first tuple that is not before its root.
+            place = int(np.count_nonzero(jumbo.positions.take(rows).before(mark.root)))
+            before[place:] = np.maximum(before[place:], mark.passed)
+            if len(behind):
+                behind[place:] = np.maximum(behind[place:], mark.passed)
+            bound = max(bound, mark.passed)
+            if mark.passed < LAST:
+                self._memory["last"] = max(self._memory.get("last", FIRST), mark.passed)
+        passed[source] = max(bound, int(behind[-1]) if len(behind) else bound)
+        return own >= before

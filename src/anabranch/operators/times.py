@@ -1,0 +1,59 @@
+"""Times and durations: int64 in the unit of the time column, microseconds for timestamps."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.errors import BuildError, SchemaError
+from anabranch.state.positions import Ints
+
+TIMESTAMP = pa.timestamp("us")
+
+
+def time_type(step: str, given: pa.DataType) -> pa.DataType:
+    """What a stream is ordered by when a column of this type gives its time."""
+    if pa.types.is_integer(given):
+        return pa.int64()
+    if pa.types.is_timestamp(given):
+        return TIMESTAMP
+    raise SchemaError(step, "a time column of integers or timestamps", str(given),
+                      "cast it, for instance with .map(…)")  # fmt: skip
+
+
+def to_times(step: str, column: pa.Array) -> Ints:
+    """A time column as int64; a tuple without a time has no place in the order."""
+    if column.null_count:
+        raise SchemaError(step, "a time in every tuple", f"{column.null_count} null(s)",
+                          "filter them out or fill them before this step")  # fmt: skip
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(TIMESTAMP, safe=False)
+    times: Ints = column.cast(pa.int64()).to_numpy(zero_copy_only=False).astype(np.int64)
+    return times
+
+
+def from_times(times: Ints, kind: pa.DataType) -> pa.Array:
+    """Int64 times as a column of the stream's time type."""
+    return pa.array(times, pa.int64()).cast(kind)
+
+
+def duration(value: int | timedelta | None, time: pa.DataType | None, step: str) -> int | None:
+    """A length of time in the stream's unit.
+
+    Example:
+        >>> duration(timedelta(seconds=2), TIMESTAMP, "window")
+        2000000
+    """
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        if time != TIMESTAMP:
+            raise BuildError(step, f"a whole number in the unit of its time ({time})", str(value),
+                             "timedelta fits streams timed by a timestamp column")  # fmt: skip
+        value = round(value.total_seconds() * 1_000_000)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise BuildError(step, "a non-negative length of time", repr(value),
+                         "give a whole number in the unit of the time column")  # fmt: skip
+    return value

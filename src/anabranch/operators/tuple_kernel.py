@@ -1,0 +1,344 @@
+"""Runs a tuple-style operator: groups tuples by key, keeps buffers, fires timers in order.
+
+Keys are independent, so a kernel replays one key after another — its tuples and its timers in the
+order of positions — and sorts what came out. That makes the result a function of positions alone:
+neither batching nor the number of replicas can show.
+"""
+
+from __future__ import annotations
+
+import copy
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.errors import BufferLimitError, OperatorError
+from anabranch.graph import StateKind
+from anabranch.operators.base import Kernel, KernelContext, OnError, Outputs, failure
+from anabranch.operators.invocation import (
+    Emission,
+    Invocation,
+    KeyState,
+    Reason,
+    Timer,
+    Waiting,
+)
+from anabranch.operators.rows import row_reader
+from anabranch.operators.schedule import Take
+from anabranch.operators.times import duration
+from anabranch.state.hashing import bucket_of, hash_columns, order_prefix
+from anabranch.state.positions import FIRST, LAST, ROOT_WIDTH, Jumbo, Positions, Root, is_end
+from anabranch.state.store import ObjectStore
+
+if TYPE_CHECKING:
+    from anabranch.operators.tuples import TupleOperator
+
+Arrival = tuple[tuple[int, ...], int, Any]  # position, port, row
+GLOBAL_KEY: tuple[()] = ()
+
+
+class TupleKernel(Kernel):
+    """One running copy of a tuple-style operator."""
+
+    def __init__(self, context: KernelContext, operator: TupleOperator) -> None:
+        """A running copy without state."""
+        super().__init__(context)
+        self._operator = operator
+        self._store = ObjectStore()
+        self.stores = (self._store,)
+        self._many_ports = operator.in_ports > 1
+        self._width = ROOT_WIDTH + operator.levels(context.depth)
+        self._readers = [row_reader(t.schema) for t in context.inputs]
+        self._outs = tuple((n, tuple(s.names)) for n, s in operator.out_schemas.items())
+        self._ttl = duration(operator.ttl, context.inputs[0].time, context.step)
+        self._wakes: list[tuple[int, int, int, int, _Key]] = []
+        self._indexed_arrivals = 0
+        # Only here does an invocation consume nothing but tuples of the current event, so that an
+        # emission may stand at the tuple it was made from.
+        self._follow = not self._many_ports and operator.schedule.take is Take.AT_LEAST and (
+            operator.schedule.counts == (1,)
+        )  # fmt: skip
+
+    def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
+        """Replay the keys that have tuples, then those that have only timers."""
+        self._refresh_index()
+        if is_end(frontier):
+            self.last_time = frontier.sub
+        out: list[list[Emission]] = [[] for _ in self.context.outputs]
+        for (bucket, key), (order, arrivals) in self._by_key(inputs).items():
+            if self._operator.state is StateKind.STATELESS:
+                self._run_stateless(arrivals, out)
+                continue
+            entries = self._store.bucket(bucket)
+            entry = entries.get(key)
+            if entry is None:
+                buffers = [deque[Waiting]() for _ in range(self._operator.in_ports)]
+                entry = entries[key] = KeyState(order, buffers=buffers)
+            self._replay(key, entry, arrivals, out)
+            self._settle(bucket, key, entry)
+        self._fire_due(frontier, out)
+        if is_end(frontier):
+            self._close(out)
+        return [self._to_jumbo(port, made) for port, made in enumerate(out)]
+
+    def next_timer(self) -> int | None:
+        """Earliest timer of any key."""
+        self._refresh_index()
+        while self._wakes:
+            time, _, _, bucket, key = self._wakes[0]
+            entry = self._store.bucket(bucket).get(key.value)
+            if entry is not None:
+                self._end_chains(entry)
+                if entry.timers and entry.timers[0].time <= time:
+                    return time
+            heapq.heappop(self._wakes)
+        return None
+
+    def _by_key(
+        self, inputs: Sequence[Jumbo | None]
+    ) -> dict[tuple[int, Any], tuple[tuple[int, int], list[Arrival]]]:
+        """Arrivals of all ports, by key, each in the order of positions."""
+        grouped: dict[tuple[int, Any], tuple[tuple[int, int], list[Arrival]]] = {}
+        for port, jumbo in enumerate(inputs):
+            if jumbo is None or not len(jumbo):
+                continue
+            positions = jumbo.positions.pad(self.context.depth)
+            if self._many_ports:
+                positions = positions.under_port(port, self.context.depth)
+            rows = self._readers[port](jumbo.batch)
+            places = self._places(jumbo.batch)
+            for position, row, place in zip(positions.rows(), rows, places, strict=True):
+                bucket, prefix, mixed, key = place
+                _, arrivals = grouped.setdefault((bucket, key), ((prefix, mixed), []))
+                arrivals.append((position, port, row))
+        for _, arrivals in grouped.values():
+            arrivals.sort(key=lambda a: a[0])
+        return grouped
+
+    def _places(self, batch: pa.RecordBatch) -> Any:
+        """Per row: bucket, order of the key (two numbers), key."""
+        names = self._operator.key
+        if not names:
+            return [(0, 0, 0, GLOBAL_KEY)] * batch.num_rows
+        columns = [batch.column(n) for n in names]
+        hashes = hash_columns(columns)
+        routing = [batch.column(n) for n in self.context.routing or names]
+        buckets = bucket_of(hash_columns(routing), self.context.buckets).tolist()
+        values = [c.to_pylist() for c in columns]
+        keys = values[0] if len(names) == 1 else list(zip(*values, strict=True))
+        keys = [_NAN if k != k else k for k in keys]
+        prefixes = order_prefix(columns[0]).tolist()
+        return zip(buckets, prefixes, hashes.view(np.int64).tolist(), keys, strict=True)
+
+    def _run_stateless(self, arrivals: list[Arrival], out: list[list[Emission]]) -> None:
+        for position, port, row in arrivals:
+            taken: list[list[Waiting]] = [[] for _ in range(self._operator.in_ports)]
+            taken[port] = [Waiting(position, row)]
+            self._invoke((), KeyState((0, 0)), taken, Reason.TUPLES, position, out)
+
+    def _replay(
+        self, key: Any, entry: KeyState, arrivals: list[Arrival], out: list[list[Emission]]
+    ) -> None:
+        """One event after another: due timers first, then its tuples, then the schedule."""
+        for root, event in groupby(arrivals, key=lambda a: a[0][:ROOT_WIDTH]):
+            time = root[0]
+            self._end_chains(entry)
+            while entry.timers and entry.timers[0].time <= time:
+                self._fire(key, entry, entry.timers[0], out)
+                self._end_chains(entry)
+            self._expire(entry, time)
+            base = root
+            for position, port, row in event:
+                entry.buffers[port].append(Waiting(position, row))
+                base = position
+            entry.touched = max(entry.touched, time)
+            self._run_schedule(key, entry, base, out)
+
+    def _run_schedule(
+        self, key: Any, entry: KeyState, base: tuple[int, ...], out: list[list[Emission]]
+    ) -> None:
+        numbering: dict[tuple[int, ...], int] = {}
+        while (counts := self._operator.schedule.ready([len(b) for b in entry.buffers])) is not None:
+            taken = [
+                [b.popleft() for _ in range(c)]
+                for b, c in zip(entry.buffers, counts, strict=True)
+            ]  # fmt: skip
+            self._invoke(key, entry, taken, Reason.TUPLES, base, out, numbering=numbering)
+        fullest = max(len(b) for b in entry.buffers)
+        if fullest > self._operator.max_buffer:
+            raise BufferLimitError(
+                self.context.step, f"at most {self._operator.max_buffer} waiting tuples a key",
+                f"{fullest} for key {key!r}", "let the ports' rates match, or raise max_buffer",
+            )  # fmt: skip
+
+    def _expire(self, entry: KeyState, time: int) -> None:
+        if self._ttl is not None and entry.touched != FIRST and time - entry.touched >= self._ttl:
+            entry.state = {}
+            entry.timers = []
+            for buffer in entry.buffers:
+                buffer.clear()
+
+    def _settle(self, bucket: int, key: Any, entry: KeyState) -> None:
+        """After a key was replayed: forget it when blank, else note when it must be looked at."""
+        if entry.is_blank():
+            self._store.bucket(bucket).pop(key, None)
+            return
+        self._note(bucket, key, entry)
+
+    def _note(self, bucket: int, key: Any, entry: KeyState) -> None:
+        prefix, mixed = entry.order
+        if entry.timers:
+            heapq.heappush(self._wakes, (entry.timers[0].time, prefix, mixed, bucket, _Key(key)))
+        if self._ttl is not None and entry.touched != LAST:
+            due = entry.touched + self._ttl
+            heapq.heappush(self._wakes, (due, prefix, mixed, bucket, _Key(key)))
+
+    def _refresh_index(self) -> None:
+        """Buckets that came from elsewhere bring their timers with them."""
+        if self._indexed_arrivals != self._store.arrivals:
+            self._indexed_arrivals = self._store.arrivals
+            self._wakes = []
+            for bucket, key, entry in self._store.items():
+                self._note(bucket, key, entry)
+
+    def _fire_due(self, frontier: Root, out: list[list[Emission]]) -> None:
+        """Fire every timer the frontier has reached; forget what has outlived its time."""
+        while self._wakes and self._wakes[0][0] <= frontier.time:
+            _, _, _, bucket, wrapped = heapq.heappop(self._wakes)
+            key = wrapped.value
+            entry = self._store.bucket(bucket).get(key)
+            if entry is None:
+                continue
+            fired = False
+            self._end_chains(entry)
+            while entry.timers and entry.timers[0].time <= frontier.time:
+                self._fire(key, entry, entry.timers[0], out)
+                self._end_chains(entry)
+                fired = True
+            if not is_end(frontier):
+                self._expire_at(entry, frontier.time)
+            if fired or entry.is_blank():
+                self._settle(bucket, key, entry)
+
+    def _end_chains(self, entry: KeyState) -> None:
+        """Timers that set each other end with the stream, else they never would."""
+        last = self.last_time
+        if last is not None:
+            entry.timers = [t for t in entry.timers if not t.chained or t.time <= last]
+
+    def _expire_at(self, entry: KeyState, time: int) -> None:
+        """Physical clean-up; no tuple before `time` can come, so nobody could tell."""
+        if not entry.timers:
+            self._expire(entry, time)
+
+    def _fire(self, key: Any, entry: KeyState, timer: Timer, out: list[list[Emission]]) -> None:
+        entry.timers.remove(timer)
+        self._expire(entry, timer.time)
+        base = self._apart(timer.time, -self.context.rank, entry)
+        taken: list[list[Waiting]] = [[] for _ in range(self._operator.in_ports)]
+        self._invoke(key, entry, taken, Reason.TIMER, base, out, timer.tag)
+
+    def _close(self, out: list[list[Emission]]) -> None:
+        """The end of a bounded stream, told to every key that is remembered."""
+        entries = list(self._store.items())
+        self._store.release([bucket for bucket, _, _ in entries])
+        if not self._operator.closing:
+            return
+        for _, key, entry in entries:
+            taken = [list(buffer) for buffer in entry.buffers]
+            for buffer in entry.buffers:
+                buffer.clear()
+            base = self._apart(LAST, self.context.rank, entry)
+            self._invoke(key, entry, taken, Reason.CLOSED, base, out)
+
+    def _apart(self, time: int, rank: int, entry: KeyState) -> tuple[int, ...]:
+        """Position of what stems from no tuple: by time, step and key."""
+        root = (time, rank, *entry.order)
+        return root + (0,) * (self._width - 1 - ROOT_WIDTH)
+
+    def _invoke(
+        self,
+        key: Any,
+        entry: KeyState,
+        taken: list[list[Waiting]],
+        reason: Reason,
+        base: tuple[int, ...],
+        out: list[list[Emission]],
+        tag: str = "",
+        numbering: dict[tuple[int, ...], int] | None = None,
+    ) -> None:
+        operator = self._operator
+        guarded = operator.policy is not OnError.FAIL
+        saved = copy.deepcopy((entry.state, entry.timers)) if guarded else None
+        ctx = Invocation(
+            self.context.step, key, entry, taken, reason, base, self._outs, tag,
+            fill=self._fill(key), timed=operator.timers,
+            stateless=operator.state is StateKind.STATELESS,
+        )  # fmt: skip
+        ctx.follow_tuples = self._follow and reason is Reason.TUPLES
+        if numbering is not None:
+            ctx.continue_numbering(numbering)
+        try:
+            operator.invoke(ctx)
+        except OperatorError:
+            raise
+        except Exception as error:
+            rows = [w.row for port in taken for w in port]
+            if saved is None:
+                shown = f"key {key!r}, {reason.value}: {rows[:3]}"
+                raise failure(self.context.step, error, shown) from error
+            entry.state, entry.timers = saved
+            self._reject(taken, base, f"{type(error).__name__}: {error}", out)
+            return
+        for port, made in enumerate(ctx.emitted):
+            out[port].extend(made)
+
+    def _fill(self, key: Any) -> dict[str, Any]:
+        names = self._operator.key
+        return dict(zip(names, key if len(names) > 1 else (key,), strict=True)) if names else {}
+
+    def _reject(
+        self, taken: list[list[Waiting]], base: tuple[int, ...], message: str,
+        out: list[list[Emission]],
+    ) -> None:  # fmt: skip
+        rows = [(port, w.row) for port, waiting in enumerate(taken) for w in waiting]
+        self.context.counters.skipped += max(len(rows), 1)
+        if self._operator.policy is OnError.SIDE:
+            for number, (port, row) in enumerate(rows):
+                out[-1].append(Emission((*base, number), (port, repr(row), message)))
+
+    def _to_jumbo(self, port: int, made: list[Emission]) -> Jumbo | None:
+        if not made:
+            return None
+        made.sort(key=lambda e: e.position)
+        wanted = self.context.outputs[port].schema
+        arrays = []
+        for index, column in enumerate(wanted):
+            values = [e.values[index] for e in made]
+            try:
+                arrays.append(pa.array(values, type=column.type))
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                raise OperatorError(self.context.step, f"{column.name!r} of type {column.type}",
+                                    str(error), "emit values of the declared type")  # fmt: skip
+        batch = pa.RecordBatch.from_arrays(arrays, schema=wanted)
+        return Jumbo(batch, Positions.of_rows([e.position for e in made], self._width))
+
+
+class _Key:
+    """A key in the timer heap: never compared, since keys of one order may be of any type."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __lt__(self, other: _Key) -> bool:
+        return False
+
+
+_NAN = float("nan")

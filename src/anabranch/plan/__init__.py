@@ -1,0 +1,1 @@
+"""Regions of a flow, plans that run it, and bucket maps."""

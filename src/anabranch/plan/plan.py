@@ -1,0 +1,282 @@
+"""Plans: how a flow runs. A plan is a value: it can be printed, stored, checked and compared.
+
+For each region its pipelines, replicas, bucket map and placement; for each source its replicas and
+throttle. The regions themselves are the flow's; a plan cannot change them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from anabranch.errors import PlanError
+from anabranch.flow import Flow
+from anabranch.plan.bucket_map import BucketMap, balanced, moved, rebalanced
+from anabranch.plan.regions import Region, RegionKind, regions
+
+DEFAULT_BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class RegionPlan:
+    """How one region runs.
+
+    Attributes:
+        region: Name of the region.
+        pipelines: Its steps, cut into runs that share a thread.
+        replicas: How many copies.
+        bucket_map: Owner of each bucket; empty where there is no partitioned state.
+        placement: Where each replica sits, by name of a place; empty means anywhere.
+    """
+
+    region: str
+    pipelines: tuple[tuple[str, ...], ...]
+    replicas: int = 1
+    bucket_map: BucketMap = ()
+    placement: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """How one source is read: parallel readers, tuples in flight at most, rows a batch."""
+
+    source: str
+    replicas: int = 1
+    in_flight_limit: int | None = None
+    batch_rows: int = DEFAULT_BATCH_ROWS
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """A plan for one flow.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> plan = Plan.sequential(word_count.build())
+        >>> print(plan.with_replicas("count", 2))
+        plan for word-count
+        ├─ source lines: 1 reader, 65536 rows a batch
+        ├─ split: 1 replica
+        │  └─ split · count.combine
+        ├─ count: 2 replicas, 128 buckets each
+        │  └─ count
+        └─ out: 1 replica
+           └─ out
+    """
+
+    flow: str
+    fingerprint: str
+    regions: tuple[RegionPlan, ...]
+    sources: tuple[SourcePlan, ...]
+
+    @staticmethod
+    def sequential(flow: Flow) -> Plan:
+        """Everything once: one replica and one pipeline per region."""
+        found = regions(flow)
+        plans = tuple(
+            RegionPlan(r.name, (r.steps,), 1, balanced(r.buckets, 1) if r.buckets > 1 else ())
+            for r in found
+            if r.kind is not RegionKind.SOURCE
+        )
+        sources = tuple(SourcePlan(r.name) for r in found if r.kind is RegionKind.SOURCE)
+        return Plan(flow.name, flow.fingerprint(), plans, sources)
+
+    def region(self, name: str) -> RegionPlan:
+        """The plan of one region."""
+        for plan in self.regions:
+            if plan.region == name:
+                return plan
+        raise PlanError(name, f"a region among {[r.region for r in self.regions]}", repr(name),
+                        "use one of those")  # fmt: skip
+
+    def source(self, name: str) -> SourcePlan:
+        """The plan of one source."""
+        for plan in self.sources:
+            if plan.source == name:
+                return plan
+        raise PlanError(name, f"a source among {[s.source for s in self.sources]}", repr(name),
+                        "use one of those")  # fmt: skip
+
+    def with_replicas(self, region: str, replicas: int) -> Plan:
+        """Another number of replicas; buckets move as little as possible."""
+        if replicas < 1:
+            raise PlanError(region, "at least one replica", str(replicas), "give replicas ≥ 1")
+        old = self.region(region)
+        bucket_map = rebalanced(old.bucket_map, replicas) if old.bucket_map else ()
+        return self._with(replace(old, replicas=replicas, bucket_map=bucket_map, placement=()))
+
+    def with_pipelines(self, region: str, *lengths: int) -> Plan:
+        """The region's steps cut into runs of the given lengths."""
+        old = self.region(region)
+        steps = [s for p in old.pipelines for s in p]
+        if sum(lengths) != len(steps) or any(n < 1 for n in lengths):
+            raise PlanError(region, f"lengths that add up to {len(steps)}", str(list(lengths)),
+                            "cut every step into exactly one pipeline")  # fmt: skip
+        starts = [sum(lengths[:i]) for i in range(len(lengths))]
+        runs = tuple(tuple(steps[s : s + n]) for s, n in zip(starts, lengths, strict=True))
+        return self._with(replace(old, pipelines=runs))
+
+    def with_bucket_map(self, region: str, bucket_map: BucketMap) -> Plan:
+        """Another owner for some buckets."""
+        return self._with(replace(self.region(region), bucket_map=tuple(bucket_map)))
+
+    def with_source(self, source: str, **changes: Any) -> Plan:
+        """Other readers, throttle or batch size for a source."""
+        changed = replace(self.source(source), **changes)
+        return replace(
+            self, sources=tuple(changed if s.source == source else s for s in self.sources)
+        )
+
+    def _with(self, changed: RegionPlan) -> Plan:
+        return replace(
+            self,
+            regions=tuple(changed if r.region == changed.region else r for r in self.regions),
+        )
+
+    def validate(self, flow: Flow) -> None:
+        """Raise unless this plan can run that flow."""
+        if self.fingerprint != flow.fingerprint():
+            raise PlanError(
+                flow.name, f"a plan for flow {flow.name!r} ({flow.fingerprint()})",
+                f"one for {self.flow!r} ({self.fingerprint})",
+                "plan again: the flow's steps, keys or bucket count have changed",
+            )  # fmt: skip
+        found = {r.name: r for r in regions(flow)}
+        planned = [r.region for r in self.regions] + [s.source for s in self.sources]
+        if sorted(planned) != sorted(found):
+            raise PlanError(flow.name, f"each of the regions {sorted(found)} once",
+                            f"{sorted(planned)}", "plan every region once")  # fmt: skip
+        for plan in self.regions:
+            _validate_region(plan, found[plan.region])
+        for source in self.sources:
+            _validate_source(source, flow)
+
+    def diff(self, other: Plan) -> list[str]:
+        """What changes from this plan to another, in words.
+
+        Example:
+            >>> from anabranch.apps import word_count
+            >>> plan = Plan.sequential(word_count.build())
+            >>> plan.diff(plan.with_replicas("count", 4))
+            ['1 → 4 replicas of region count, 192 of 256 buckets move']
+        """
+        lines = []
+        for old in self.regions:
+            lines += _diff_region(old, other.region(old.region))
+        for before in self.sources:
+            after = other.source(before.source)
+            for name in ("replicas", "in_flight_limit", "batch_rows"):
+                if getattr(before, name) != getattr(after, name):
+                    lines.append(f"{getattr(before, name)} → {getattr(after, name)} "
+                                 f"{name.replace('_', ' ')} of source {before.source}")  # fmt: skip
+        return lines
+
+    def to_json(self) -> str:
+        """As JSON text."""
+        return json.dumps(asdict(self), indent=2)
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """From JSON text written by `to_json`."""
+        try:
+            data = json.loads(text)
+            return Plan(
+                data["flow"],
+                data["fingerprint"],
+                tuple(_region_from(r) for r in data["regions"]),
+                tuple(SourcePlan(**s) for s in data["sources"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise PlanError("plan", "JSON with flow, fingerprint, regions and sources",
+                            f"{type(error).__name__}: {error}",
+                            "write it with Plan.to_json or `anabranch plan --json`")  # fmt: skip
+
+    def __repr__(self) -> str:
+        """A tree a human can read."""
+        blocks = [[_source_line(s)] for s in self.sources] + [_region_lines(r) for r in self.regions]
+        lines = [f"plan for {self.flow}"]
+        for number, block in enumerate(blocks):
+            last = number == len(blocks) - 1
+            lines.append(("└─ " if last else "├─ ") + block[0])
+            lines += [("   " if last else "│  ") + line for line in block[1:]]
+        return "\n".join(lines)
+
+
+def _validate_region(plan: RegionPlan, region: Region) -> None:
+    def refuse(expected: str, got: str, remedy: str) -> None:
+        raise PlanError(region.name, expected, got, remedy)
+
+    steps = tuple(s for p in plan.pipelines for s in p)
+    if steps != region.steps or any(not p for p in plan.pipelines):
+        refuse(f"pipelines over the steps {list(region.steps)} in order",
+               str([list(p) for p in plan.pipelines]), "cut that run into non-empty pieces")  # fmt: skip
+    if plan.replicas < 1 or (plan.replicas > 1 and not region.replicable):
+        refuse(f"one replica of a {region.kind.value} region" if not region.replicable
+               else "at least one replica", str(plan.replicas), "change replicas")  # fmt: skip
+    buckets = region.buckets if region.buckets > 1 else 0
+    if len(plan.bucket_map) != buckets:
+        refuse(f"a bucket map of {buckets} buckets", str(len(plan.bucket_map)),
+               "the number of buckets is fixed when the flow first starts")  # fmt: skip
+    owners = set(plan.bucket_map)
+    if owners and (min(owners) < 0 or max(owners) >= plan.replicas):
+        refuse(f"owners in 0..{plan.replicas - 1}", str(sorted(owners)), "name existing replicas")
+    if plan.placement and len(plan.placement) != plan.replicas:
+        refuse(f"a place for each of {plan.replicas} replicas", str(list(plan.placement)),
+               "give one place per replica, or none")  # fmt: skip
+
+
+def _validate_source(plan: SourcePlan, flow: Flow) -> None:
+    bad = plan.replicas < 1 or plan.batch_rows < 1 or (
+        plan.in_flight_limit is not None and plan.in_flight_limit < 1
+    )  # fmt: skip
+    if bad:
+        raise PlanError(plan.source, "positive replicas, batch_rows and in_flight_limit",
+                        repr(plan), "give at least 1")  # fmt: skip
+
+
+def _diff_region(old: RegionPlan, new: RegionPlan) -> list[str]:
+    lines = []
+    count = len(moved(old.bucket_map, new.bucket_map))
+    moving = f", {count} of {len(old.bucket_map)} buckets move" if count else ""
+    if old.replicas != new.replicas:
+        lines.append(f"{old.replicas} → {new.replicas} replicas of region {old.region}{moving}")
+    elif count:
+        lines.append(f"region {old.region}{moving}".replace(", ", ": ", 1))
+    if old.pipelines != new.pipelines:
+        lines.append(f"pipelines of region {old.region}: {_show(old)} → {_show(new)}")
+    if old.placement != new.placement:
+        lines.append(f"placement of region {old.region}: {list(old.placement)} → "
+                     f"{list(new.placement)}")  # fmt: skip
+    return lines
+
+
+def _show(plan: RegionPlan) -> str:
+    return " | ".join(" · ".join(p) for p in plan.pipelines)
+
+
+def _region_lines(plan: RegionPlan) -> list[str]:
+    title = f"{plan.region}: {plan.replicas} replica" + ("s" if plan.replicas > 1 else "")
+    if plan.bucket_map and plan.replicas > 1:
+        sizes = sorted({plan.bucket_map.count(r) for r in range(plan.replicas)})
+        title += f", {'–'.join(map(str, (sizes[0], sizes[-1])[: len(sizes)]))} buckets each"
+    if plan.placement:
+        title += f" at {', '.join(plan.placement)}"
+    ends = ["├─ "] * (len(plan.pipelines) - 1) + ["└─ "]
+    return [title] + [e + " · ".join(p) for e, p in zip(ends, plan.pipelines, strict=True)]
+
+
+def _source_line(plan: SourcePlan) -> str:
+    readers = f"{plan.replicas} reader" + ("s" if plan.replicas > 1 else "")
+    limit = f", {plan.in_flight_limit} in flight" if plan.in_flight_limit else ""
+    return f"source {plan.source}: {readers}, {plan.batch_rows} rows a batch{limit}"
+
+
+def _region_from(data: dict[str, Any]) -> RegionPlan:
+    return RegionPlan(
+        data["region"],
+        tuple(tuple(p) for p in data["pipelines"]),
+        data["replicas"],
+        tuple(data["bucket_map"]),
+        tuple(data["placement"]),
+    )

@@ -1,0 +1,191 @@
+"""Regions: the longest runs of operators that can be replicated as a whole.
+
+Joker §3.2, with these deviations:
+- A run of stateless operators is a region of its own that may be replicated, since order is
+  restored behind it (from Pipelined Fission); so stateful regions hold stateful operators only.
+- A stateless operator before a partitioned one joins its region only if its input carries the key
+  *unchanged* up to there (`Operator.keeps`), not merely a column of that name.
+- Shared operators stand alone: their input is copied to every replica.
+- Sinks, like sources, have regions of their own.
+
+Regions follow from the flow alone and never change while it lives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from anabranch.flow import Flow, Order
+from anabranch.graph import Output, Role, StateKind
+
+
+class RegionKind(Enum):
+    """How a region may be replicated."""
+
+    SOURCE = "source"
+    STATELESS = "stateless"
+    PARTITIONED = "partitioned"
+    STATEFUL = "stateful"
+    SHARED = "shared"
+    SINK = "sink"
+
+
+_KINDS = {
+    StateKind.STATELESS: RegionKind.STATELESS,
+    StateKind.PARTITIONED: RegionKind.PARTITIONED,
+    StateKind.STATEFUL: RegionKind.STATEFUL,
+    StateKind.SHARED: RegionKind.SHARED,
+}
+
+
+@dataclass(frozen=True)
+class Region:
+    """A run of steps with one entry and one exit.
+
+    Attributes:
+        name: The step that gives the region its kind: the first partitioned one, else the first.
+        kind: How it may be replicated.
+        steps: In the order of the stream.
+        key: Columns that route a tuple to its bucket, for partitioned regions.
+        buckets: How many buckets its state has; 0 without state.
+        ordered: Whether it could tell the order of its input, so that order must be restored.
+    """
+
+    name: str
+    kind: RegionKind
+    steps: tuple[str, ...]
+    key: tuple[str, ...] = ()
+    buckets: int = 0
+    ordered: bool = True
+
+    @property
+    def replicable(self) -> bool:
+        """Whether more than one replica is allowed."""
+        return self.kind in (RegionKind.SOURCE, RegionKind.STATELESS, RegionKind.PARTITIONED,
+                             RegionKind.SHARED)  # fmt: skip
+
+
+def regions(flow: Flow) -> tuple[Region, ...]:
+    """The regions of a flow, upstream first.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> for region in regions(word_count.build()):
+        ...     print(region.kind.value, region.steps)
+        source ('lines',)
+        stateless ('split', 'count.combine')
+        partitioned ('count',)
+        sink ('out',)
+    """
+    order = flow.resolve().order
+    found: list[Region] = []
+    placed: set[str] = set()
+    for name in order:
+        step = flow.graph.steps[name]
+        if step.role is Role.SOURCE:
+            found.append(Region(name, RegionKind.SOURCE, (name,), ordered=False))
+        elif step.role is Role.SINK:
+            ordered = flow.order is Order.TOTAL
+            found.append(Region(name, RegionKind.SINK, (name,), ordered=ordered))
+        elif name not in placed:
+            chain = _chain(flow, name)
+            placed.update(chain)
+            found.extend(_cut(flow, chain))
+    return tuple(sorted(found, key=lambda r: order.index(r.steps[0])))
+
+
+def _chain(flow: Flow, first: str) -> tuple[str, ...]:
+    """Follow the stream while there is one way on and one way in."""
+    chain = [first]
+    while True:
+        successors = flow.graph.successors(chain[-1])
+        if len(successors) != 1:
+            return tuple(chain)
+        following = flow.graph.steps[successors[0][0]]
+        if following.role is not Role.OPERATOR or len(following.inputs) != 1:
+            return tuple(chain)
+        chain.append(following.name)
+
+
+def _cut(flow: Flow, chain: tuple[str, ...]) -> list[Region]:
+    """Cut a chain where neighbours are incompatible."""
+    runs: list[tuple[StateKind, tuple[str, ...], list[str]]] = []  # kind, key, steps
+    for name in chain:
+        body = flow.graph.steps[name].body
+        kind, key, steps = runs[-1] if runs else (None, (), [])
+        if body.state is StateKind.PARTITIONED:
+            if kind is StateKind.PARTITIONED and set(key) <= set(body.key) and (
+                _carries(flow, [*steps, name], key)
+            ):  # fmt: skip
+                steps.append(name)
+                continue
+            suffix = _longest_carrying(flow, steps, name, body.key) if (
+                kind is StateKind.STATELESS
+            ) else []  # fmt: skip
+            if suffix:
+                del steps[len(steps) - len(suffix) :]
+                if not steps:
+                    runs.pop()
+            runs.append((body.state, body.key, [*suffix, name]))
+        elif _joins(flow, kind, key, steps, name):
+            steps.append(name)
+        else:
+            runs.append((body.state, (), [name]))
+    return [_region(flow, kind, key, tuple(steps)) for kind, key, steps in runs]
+
+
+def _joins(
+    flow: Flow, kind: StateKind | None, key: tuple[str, ...], steps: list[str], name: str
+) -> bool:
+    state = flow.graph.steps[name].body.state
+    if state is StateKind.STATELESS:
+        if kind is StateKind.PARTITIONED:
+            return _carries(flow, [*steps, name], key)
+        return kind is StateKind.STATELESS
+    return bool(state is StateKind.STATEFUL and kind is StateKind.STATEFUL)
+
+
+def _longest_carrying(flow: Flow, steps: list[str], name: str, key: tuple[str, ...]) -> list[str]:
+    for start in range(len(steps)):
+        if _carries(flow, [*steps[start:], name], key):
+            return steps[start:]
+    return []
+
+
+def _carries(flow: Flow, run: list[str], key: tuple[str, ...]) -> bool:
+    """Whether the key passes unchanged from the input of the first step to that of the last."""
+    types = flow.resolve().types
+    for name in run[:-1]:
+        step = flow.graph.steps[name]
+        inputs = [types[i].schema for i in step.inputs if i is not None]
+        if not all(set(key) <= set(s.names) for s in inputs):
+            return False
+        if not set(key) <= step.body.keeps(inputs[0]):
+            return False
+    last = flow.graph.steps[run[-1]]
+    return all(set(key) <= set(types[i].schema.names) for i in last.inputs if i is not None)
+
+
+def _region(flow: Flow, kind: StateKind, key: tuple[str, ...], steps: tuple[str, ...]) -> Region:
+    bodies = {name: flow.graph.steps[name].body for name in steps}
+    name = next((n for n, b in bodies.items() if b.state is kind), steps[0])
+    buckets = {
+        StateKind.STATELESS: 0,
+        StateKind.PARTITIONED: flow.buckets,
+        StateKind.STATEFUL: 1,
+        StateKind.SHARED: bodies[name].own_buckets or flow.buckets,
+    }[kind]
+    ordered = kind is not StateKind.STATELESS
+    return Region(name, _KINDS[kind], steps, key, buckets, ordered)
+
+
+def region_edges(flow: Flow, found: tuple[Region, ...]) -> list[tuple[Output, str, int]]:
+    """Streams that cross from one region to another: (stream, entered region, input port)."""
+    entries = {r.steps[0]: r.name for r in found}
+    edges = []
+    for region in found:
+        for port in range(len(flow.graph.steps[region.steps[-1]].body.out_ports)):
+            output = Output(region.steps[-1], port)
+            edges += [(output, entries[s], p) for s, p in flow.graph.consumers(output)]
+    return edges

@@ -1,0 +1,231 @@
+"""Positions: where a tuple stands in the sequential order, carried beside every batch.
+
+A position is a row of int64 columns compared from left to right. The first four are the *root*, the
+event that caused the tuple, the others are *levels*, one per step that may emit several tuples for
+one:
+
+    time   event time, or the sequence number where the source has no time
+    rank   number of the source; negative for timers, so that they come before tuples of that time
+    seq    sequence number within the source; for timers the order of the key
+    sub    0; for timers a hash that parts keys of one order
+    level… port at a merge of streams, emission index at a step that expands
+
+So sequential order is lexicographic order, and restoring it never needs more than a sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+
+ROOT_WIDTH = 4
+LAST = int(np.iinfo(np.int64).max)
+FIRST = int(np.iinfo(np.int64).min)
+
+
+class Root(NamedTuple):
+    """The event a tuple stems from; also used as a frontier: nothing before it comes any more."""
+
+    time: int
+    rank: int
+    seq: int
+    sub: int
+
+
+START = Root(FIRST, FIRST, FIRST, FIRST)
+
+
+def end(last_time: int) -> Root:
+    """The frontier after the end of a stream whose greatest time was `last_time`."""
+    return Root(LAST, LAST, LAST, last_time)
+
+
+def is_end(frontier: Root) -> bool:
+    """Whether the stream is over."""
+    return frontier[:3] == (LAST, LAST, LAST)
+
+
+def meet(frontiers: Sequence[Root]) -> Root:
+    """What several streams have passed together: the slowest; at the end, the greatest last time.
+
+    Example:
+        >>> meet([Root(5, 0, 0, 0), Root(3, 0, 0, 0)]).time
+        3
+        >>> meet([end(7), end(9)]).sub
+        9
+    """
+    if all(is_end(f) for f in frontiers):
+        return max(frontiers)
+    return min(frontiers)
+
+
+def after(root: Root) -> Root:
+    """The frontier right behind a root."""
+    return Root(root.time, root.rank, root.seq, root.sub + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Positions of the tuples of one batch, column by column. Constant columns cost no memory."""
+
+    columns: tuple[Ints, ...]
+
+    def __len__(self) -> int:
+        """Number of tuples."""
+        return len(self.columns[0])
+
+    @property
+    def depth(self) -> int:
+        """Number of levels behind the root."""
+        return len(self.columns) - ROOT_WIDTH
+
+    @staticmethod
+    def of_source(rank: int, seq: Ints) -> Positions:
+        """Positions of source tuples: the sequence number is their time until a clock says more."""
+        zero = np.broadcast_to(np.int64(0), len(seq))
+        return Positions((seq, np.broadcast_to(np.int64(rank), len(seq)), seq, zero))
+
+    @staticmethod
+    def of_rows(rows: Sequence[tuple[int, ...]], width: int) -> Positions:
+        """Positions from Python tuples, all of one width."""
+        table = np.array(rows, dtype=np.int64).reshape(len(rows), width)
+        return Positions(tuple(np.ascontiguousarray(table[:, i]) for i in range(width)))
+
+    @staticmethod
+    def empty(depth: int) -> Positions:
+        """No position at all."""
+        return Positions(tuple(np.empty(0, np.int64) for _ in range(ROOT_WIDTH + depth)))
+
+    @staticmethod
+    def concat(parts: Sequence[Positions]) -> Positions:
+        """All positions one after another; shallower ones are padded with zeros."""
+        depth = max(p.depth for p in parts)
+        padded = [p.pad(depth) for p in parts]
+        width = ROOT_WIDTH + depth
+        return Positions(tuple(np.concatenate([p.columns[i] for p in padded]) for i in range(width)))
+
+    def take(self, rows: Ints | npt.NDArray[np.bool_]) -> Positions:
+        """The positions of chosen rows."""
+        return Positions(tuple(c[rows] for c in self.columns))
+
+    def slice(self, start: int, stop: int) -> Positions:
+        """A run of positions, without a copy."""
+        return Positions(tuple(c[start:stop] for c in self.columns))
+
+    def pad(self, depth: int) -> Positions:
+        """The same positions with zero levels up to `depth`."""
+        zeros = np.broadcast_to(np.int64(0), len(self))
+        return Positions(self.columns + (zeros,) * (depth - self.depth))
+
+    def extend(self, level: Ints) -> Positions:
+        """One more level at the end."""
+        return Positions((*self.columns, level))
+
+    def under_port(self, port: int, depth: int) -> Positions:
+        """The positions as seen behind a merge: the port is the first level."""
+        padded = self.pad(depth).columns
+        level = np.broadcast_to(np.int64(port), len(self))
+        return Positions((*padded[:ROOT_WIDTH], level, *padded[ROOT_WIDTH:]))
+
+    def at_time(self, time: Ints) -> Positions:
+        """The same positions, now ordered by an event time first."""
+        return Positions((time, *self.columns[1:]))
+
+    def order(self) -> Ints:
+        """Row numbers in sequential order."""
+        return np.lexsort(self.columns[::-1]).astype(np.int64)
+
+    def is_sorted(self) -> bool:
+        """Whether the rows stand in sequential order already."""
+        undecided = np.ones(max(len(self) - 1, 0), dtype=bool)
+        for column in self.columns:
+            step = np.diff(column) if column.strides != (0,) else np.zeros(len(undecided), np.int64)
+            if (step[undecided] < 0).any():
+                return False
+            undecided &= step == 0
+            if not undecided.any():
+                return True
+        return True
+
+    def before(self, frontier: Root) -> npt.NDArray[np.bool_]:
+        """Which rows stand before a frontier."""
+        if is_end(frontier):
+            return np.ones(len(self), dtype=bool)
+        passed = np.zeros(len(self), dtype=bool)
+        tied = np.ones(len(self), dtype=bool)
+        for column, bound in zip(self.columns[:ROOT_WIDTH], frontier, strict=True):
+            passed |= tied & (column < bound)
+            tied &= column == bound
+            if not tied.any():
+                break
+        return passed
+
+    def rows(self) -> list[tuple[int, ...]]:
+        """As Python tuples."""
+        return list(zip(*(c.tolist() for c in self.columns), strict=True))
+
+
+class Mark(NamedTuple):
+    """A source's word, given at a position, that it has passed a time (it may be idle)."""
+
+    root: Root
+    passed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Jumbo:
+    """A jumbo tuple: a batch of tuples with their positions; what queues and shuffles carry."""
+
+    batch: pa.RecordBatch
+    positions: Positions
+    marks: tuple[Mark, ...] = ()
+
+    def __len__(self) -> int:
+        """Number of tuples."""
+        return int(self.batch.num_rows)
+
+    @staticmethod
+    def empty(schema: pa.Schema, depth: int, marks: tuple[Mark, ...] = ()) -> Jumbo:
+        """A batch without tuples."""
+        return Jumbo(_empty(schema), Positions.empty(depth), marks)
+
+    @staticmethod
+    def concat(parts: Sequence[Jumbo]) -> Jumbo:
+        """One batch of all; a single part is returned as it is."""
+        if len(parts) == 1:
+            return parts[0]
+        marks = tuple(m for p in parts for m in p.marks)
+        return Jumbo(
+            pa.concat_batches([p.batch for p in parts]),
+            Positions.concat([p.positions for p in parts]),
+            marks,
+        )
+
+    def take(self, rows: Ints) -> Jumbo:
+        """Chosen rows, in the order given."""
+        return Jumbo(self.batch.take(pa.array(rows)), self.positions.take(rows), self.marks)
+
+    def where(self, mask: npt.NDArray[np.bool_]) -> Jumbo:
+        """The rows a mask keeps; no copy when it keeps all."""
+        if mask.all():
+            return self
+        return self.take(np.flatnonzero(mask).astype(np.int64))
+
+    def slice(self, start: int, stop: int) -> Jumbo:
+        """A run of rows, without a copy and without the marks."""
+        return Jumbo(self.batch.slice(start, stop - start), self.positions.slice(start, stop))
+
+    def in_order(self) -> Jumbo:
+        """The rows in sequential order."""
+        return self if self.positions.is_sorted() else self.take(self.positions.order())
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)

@@ -1,0 +1,322 @@
+"""The interleaved run: one thread executes a plan step by step, in an order drawn from a seed.
+
+Replicas, pipelines, bounded queues, gates, epoch switches and checkpoints are the real ones; only
+the scheduler is not: it picks the next thing that could happen. So every bug of concurrency is a
+seed that shows it again. Barriers placed in the sources part the epochs; as each passes a region,
+state is snapshot and handed over; a crash forgets everything but the last complete checkpoint.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import pyarrow as pa
+
+from anabranch.engines.channel import Channel, Snapshot, hand_over
+from anabranch.errors import BuildError, StateError
+from anabranch.flow import Flow
+from anabranch.graph import Role
+from anabranch.io.reader import Offsets, SourceReader
+from anabranch.operators.base import Counters
+from anabranch.plan.plan import Plan
+from anabranch.plan.regions import RegionKind, region_edges, regions
+from anabranch.state.epochs import Epochs
+from anabranch.state.positions import is_end
+from anabranch.testing.region_run import (
+    Edge,
+    LinkName,
+    Links,
+    Outlet,
+    RegionRun,
+    ReplicaRun,
+)
+from anabranch.testing.result import RunResult, Tap
+
+CAPACITIES = (1, 2, 8, 1_000_000)
+STEP_LIMIT = 2_000_000
+
+
+def run_interleaved(
+    flow: Flow,
+    plan: Plan | None = None,
+    seed: int = 0,
+    *,
+    changes: Sequence[Plan] = (),
+    crashes: int = 0,
+    max_batch: int = 8,
+    tap: Tap | None = None,
+) -> RunResult:
+    """Run a bounded flow under a plan, in an order drawn from `seed`.
+
+    Args:
+        flow: The application; its sinks are not written, their rows are returned.
+        plan: Where it starts; one replica of everything when not given.
+        seed: Decides every choice: who runs next, batch sizes, moments of change and of crash.
+        changes: Plans to switch to, one after another, at moments drawn from the seed.
+        crashes: How often all is lost but the last checkpoint.
+        max_batch: Largest batch a source reader takes.
+        tap: Called after every call of a kernel.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> flow = word_count.build(text="a b a")
+        >>> plan = Plan.sequential(flow).with_replicas("count", 2)
+        >>> sorted(r["n"] for r in run_interleaved(flow, plan, seed=7).rows("out"))[-1]
+        2
+    """
+    start = plan if plan is not None else Plan.sequential(flow)
+    for each in (start, *changes):
+        each.validate(flow)
+    return _Interleaved(flow, start, Random(seed), list(changes), crashes, max_batch, tap).run()
+
+
+@dataclass
+class _Checkpoint:
+    """What survives a crash: the epoch to go on with, and everybody's state at its start."""
+
+    epoch: int
+    plan: Plan
+    offsets: dict[str, Offsets] = field(default_factory=dict)
+    snapshots: dict[str, list[Snapshot]] = field(default_factory=dict)
+    leftovers: dict[str, bytes] = field(default_factory=dict)
+    written: dict[str, int] = field(default_factory=dict)
+    counters: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def complete(self, sources: int, found: int) -> bool:
+        return len(self.offsets) == sources and len(self.leftovers) == found - sources
+
+
+class _SourceRun:
+    """The readers of one source in one epoch."""
+
+    def __init__(self, name: str, epoch: int, readers: list[SourceReader], outlets: list[Outlet]):
+        self.name, self.epoch, self.readers, self.outlets = name, epoch, readers, outlets
+
+    @property
+    def over(self) -> bool:
+        return all(r.ended for r in self.readers)
+
+    def offsets(self) -> Offsets:
+        return {part: row for reader in self.readers for part, row in reader.offsets.items()}
+
+
+class _Interleaved:
+    def __init__(
+        self, flow: Flow, plan: Plan, rng: Random, changes: list[Plan], crashes: int,
+        max_batch: int, tap: Tap | None,
+    ) -> None:  # fmt: skip
+        self.flow, self.rng, self.tap, self.max_batch = flow, rng, tap, max_batch
+        self.contexts = flow.contexts()
+        self.found = {r.name: r for r in regions(flow)}
+        heads = {r.steps[-1]: r.name for r in self.found.values()}
+        self.edges = [
+            Edge(number, heads[output.step], output.port, consumer, port)
+            for number, (output, consumer, port) in enumerate(
+                region_edges(flow, tuple(self.found.values()))
+            )
+        ]
+        self.source_ranks = {n: rank for rank, n in enumerate(flow.names(Role.SOURCE))}
+        for name in self.source_ranks:
+            if not flow.graph.steps[name].body.source.bounded:
+                raise BuildError(name, "a bounded source", "an endless one",
+                                 "give it a number of rows, e.g. generate(…, rows=1000)")  # fmt: skip
+        self.changes, self.crashes = changes, crashes
+        self.written: dict[str, list[pa.RecordBatch]] = {n: [] for n in flow.names(Role.SINK)}
+        self.events: list[str] = []
+        self.saved = _Checkpoint(0, plan)
+        self._restore()
+
+    def run(self) -> RunResult:
+        for _ in range(STEP_LIMIT):
+            if self.crashes and self.rng.random() < 0.02:
+                self.crashes -= 1
+                self.events.append(f"crash; going on from epoch {self.saved.epoch}")
+                self._restore()
+            if self.rng.random() < 0.05:
+                self._ask_for_switch()
+            if not self._one_step():
+                break
+        self._check_end()
+        return RunResult(self._tables(), self._counters(), self.events)
+
+    # --- scheduling ---------------------------------------------------------------------------
+
+    def _one_step(self) -> bool:
+        """Do one of the things that could happen now; False when nothing can."""
+        choices: list[tuple[str, object, object]] = []
+        for source in self.sources.values():
+            if source.epoch < self.epochs.newest:
+                choices.append(("switch", source, None))
+            for number, reader in enumerate(source.readers):
+                if not reader.ended and source.outlets[number].has_room():
+                    choices.append(("read", source, number))
+        for run in self.active.values():
+            for replica in run.replicas:
+                choices += [("take", replica, name) for name in replica.intakes()]
+                choices += [("work", replica, p) for p in replica.workable()]
+        if not choices:
+            return False
+        kind, subject, detail = self.rng.choice(choices)
+        if kind == "read":
+            assert isinstance(subject, _SourceRun) and isinstance(detail, int)
+            jumbo, frontier = subject.readers[detail].read(self.rng.randint(1, self.max_batch))
+            subject.outlets[detail].send([jumbo], frontier, self.rng)
+        elif kind == "switch":
+            assert isinstance(subject, _SourceRun)
+            self._switch_source(subject)
+        elif kind == "take":
+            assert isinstance(subject, ReplicaRun) and isinstance(detail, LinkName)
+            subject.take(detail)
+        else:
+            assert isinstance(subject, ReplicaRun) and isinstance(detail, int)
+            subject.work(detail, self.rng, self.tap)
+            self._after_work(subject)
+        return True
+
+    def _after_work(self, replica: ReplicaRun) -> None:
+        if replica.emitted:
+            self.written[replica.channel.region.name] += [j.batch for j in replica.emitted]
+            replica.emitted = []
+        run = self.active[replica.channel.region.name]
+        if run.done:
+            self._switch_region(run)
+
+    # --- epochs -------------------------------------------------------------------------------
+
+    def _ask_for_switch(self) -> None:
+        """Ask for the next plan, or for a checkpoint under the same one."""
+        if all(s.over for s in self.sources.values()):
+            return
+        if self.changes and self.rng.random() < 0.7:
+            self.epochs.request(self.changes.pop(0))
+        settled = all(s.epoch == self.epochs.newest for s in self.sources.values())
+        if settled and self.rng.random() < 0.7:
+            old = self.epochs.plan(self.epochs.newest)
+            epoch = self.epochs.begin()
+            self.pending[epoch] = _Checkpoint(epoch, self.epochs.plan(epoch))
+            self.events.append(f"epoch {epoch}: {'; '.join(old.diff(self.epochs.plan(epoch)))}")
+
+    def _switch_source(self, source: _SourceRun) -> None:
+        for outlet in source.outlets:
+            outlet.send_barrier()
+        epoch = source.epoch + 1
+        self.pending[epoch].offsets[source.name] = dict(source.offsets())
+        self.sources[source.name] = self._source_run(source.name, epoch, source.offsets())
+        self._complete(epoch)
+
+    def _switch_region(self, old: RegionRun) -> None:
+        """The barrier has passed: save the state, then hand it over to the next epoch."""
+        epoch, name = old.epoch + 1, old.region.name
+        checkpoint = self.pending[epoch]
+        channels = [r.channel for r in old.replicas]
+        leftover = old.leftover()
+        checkpoint.snapshots[name] = [c.snapshot() for c in channels]
+        checkpoint.leftovers[name] = pickle.dumps(leftover)
+        if name in self.written:
+            checkpoint.written[name] = len(self.written[name])
+        self._count(old)
+        for step in old.region.steps:
+            counted = self.counted.get(step, Counters())
+            checkpoint.counters[step] = (counted.skipped, counted.late)
+        new = self._region_run(name, epoch)
+        hand_over(channels, [r.channel for r in new.replicas])
+        new.preload(leftover)
+        self.active[name] = new
+        self._complete(epoch)
+
+    def _complete(self, epoch: int) -> None:
+        if self.pending[epoch].complete(len(self.sources), len(self.found)):
+            self.saved = self.pending.pop(epoch)
+
+    # --- building and restoring ----------------------------------------------------------------
+
+    def _restore(self) -> None:
+        """Forget everything and go on from the last complete checkpoint."""
+        saved = self.saved
+        self.epochs: Epochs[Plan] = Epochs(saved.plan, saved.epoch)
+        self.links = Links(self.rng.choice(CAPACITIES))
+        self.pending: dict[int, _Checkpoint] = {}
+        for sink, batches in self.written.items():
+            del batches[saved.written.get(sink, 0) :]
+        self.counted = {s: Counters(*both) for s, both in saved.counters.items()}
+        self.sources = {
+            name: self._source_run(name, saved.epoch, saved.offsets.get(name, {}))
+            for name in self.source_ranks
+        }
+        self.active: dict[str, RegionRun] = {}
+        for name, region in self.found.items():
+            if region.kind is RegionKind.SOURCE:
+                continue
+            run = self.active[name] = self._region_run(name, saved.epoch)
+            for replica in run.replicas:
+                for snapshot in saved.snapshots.get(name, []):
+                    replica.channel.restore(snapshot)
+            if name in saved.leftovers:
+                run.preload(pickle.loads(saved.leftovers[name]))
+
+    def _source_run(self, name: str, epoch: int, offsets: Offsets) -> _SourceRun:
+        plan = self.epochs.plan(epoch)
+        shares = plan.source(name).replicas
+        source = self.flow.graph.steps[name].body.source
+        rank = self.source_ranks[name]
+        readers = [
+            SourceReader(source, rank, share=i, shares=shares, offsets=offsets)
+            for i in range(shares)
+        ]
+        return _SourceRun(name, epoch, readers, [self._outlet(name, epoch, i) for i in range(shares)])
+
+    def _region_run(self, name: str, epoch: int) -> RegionRun:
+        plan = self.epochs.plan(epoch)
+        region, own = self.found[name], plan.region(name)
+        ports = len(self.flow.graph.steps[region.steps[0]].inputs)
+        replicas = []
+        for replica in range(own.replicas):
+            incoming = [
+                (LinkName(edge.number, epoch, producer, replica), edge.in_port)
+                for edge in self.edges
+                if edge.consumer == name
+                for producer in range(self._replicas(edge.producer, plan))
+            ]
+            channel = Channel(self.flow, self.contexts, region, own, replica)
+            outlet = self._outlet(name, epoch, replica)
+            replicas.append(ReplicaRun(channel, ports, incoming, self.links, outlet))
+        return RegionRun(region, own, epoch, replicas)
+
+    def _outlet(self, name: str, epoch: int, replica: int) -> Outlet:
+        edges = [edge for edge in self.edges if edge.producer == name]
+        return Outlet(edges, self.found, self.epochs.plan(epoch), epoch, replica, self.links)
+
+    def _replicas(self, name: str, plan: Plan) -> int:
+        if self.found[name].kind is RegionKind.SOURCE:
+            return plan.source(name).replicas
+        return plan.region(name).replicas
+
+    # --- results --------------------------------------------------------------------------------
+
+    def _count(self, run: RegionRun) -> None:
+        for replica in run.replicas:
+            for step, kernel in replica.channel.kernels.items():
+                total = self.counted.setdefault(step, Counters())
+                total.skipped += kernel.context.counters.skipped
+                total.late += kernel.context.counters.late
+
+    def _counters(self) -> dict[str, Counters]:
+        for run in self.active.values():
+            self._count(run)
+        return {n: self.counted.get(n, Counters()) for n in self.flow.names(Role.OPERATOR)}
+
+    def _tables(self) -> dict[str, pa.Table]:
+        return {
+            name: pa.Table.from_batches(batches, schema=self.contexts[name].inputs[0].schema)
+            for name, batches in self.written.items()
+        }
+
+    def _check_end(self) -> None:
+        for name in self.written:
+            for replica in self.active[name].replicas:
+                if not is_end(replica.gate.frontier) or replica.gate.has_news():
+                    raise StateError(name, "the end of the stream at every sink", "a standstill",
+                                     "report this seed: the run could not go on")  # fmt: skip

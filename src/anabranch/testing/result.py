@@ -1,0 +1,46 @@
+"""What a run gives back: the sinks' rows in order, and what was counted on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from anabranch.operators.base import Counters
+from anabranch.state.positions import Jumbo
+
+Tap = Callable[[str, Sequence[Jumbo | None], Sequence[Jumbo | None]], None]
+"""Called with (step, inputs, outputs) after every call of a kernel."""
+
+
+@dataclass
+class RunResult:
+    """Rows by sink, in the order in which the sink got them; counters by step."""
+
+    outputs: dict[str, pa.Table]
+    counters: dict[str, Counters] = field(default_factory=dict)
+    events: list[str] = field(default_factory=list)
+
+    def rows(self, sink: str) -> list[dict[str, object]]:
+        """One sink's rows as dicts."""
+        rows: list[dict[str, object]] = self.outputs[sink].to_pylist()
+        return rows
+
+
+class Collected:
+    """Rows of one sink while a run goes on."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Nothing yet."""
+        self.schema = schema
+        self.batches: list[pa.RecordBatch] = []
+
+    def add(self, jumbo: Jumbo | None) -> None:
+        """Append what arrived."""
+        if jumbo is not None and len(jumbo):
+            self.batches.append(jumbo.batch)
+
+    def table(self) -> pa.Table:
+        """All rows."""
+        return pa.Table.from_batches(self.batches, schema=self.schema)
