@@ -109,7 +109,9 @@ class Positions:
         depth = max(p.depth for p in parts)
         padded = [p.pad(depth) for p in parts]
         width = ROOT_WIDTH + depth
-        return Positions(tuple(np.concatenate([p.columns[i] for p in padded]) for i in range(width)))
+        return Positions(
+            tuple(np.concatenate([p.columns[i] for p in padded]) for i in range(width))
+        )
 
     def take(self, rows: Ints | npt.NDArray[np.bool_]) -> Positions:
         """The positions of chosen rows."""

@@ -73,8 +73,12 @@ class ObjectStore:
         """Take over released buckets; a bucket that is held already must not come twice."""
         doubled = sorted(b for b in handover if self._buckets.get(b))
         if doubled:
-            raise StateError("state", "each bucket with one owner", f"buckets {doubled} twice",
-                             "release a bucket before another replica absorbs it")  # fmt: skip
+            raise StateError(
+                "state",
+                "each bucket with one owner",
+                f"buckets {doubled} twice",
+                "release a bucket before another replica absorbs it",
+            )
         self._buckets.update(handover)
         self.arrivals += 1
 

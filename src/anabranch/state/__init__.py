@@ -1,0 +1,1 @@
+"""State of operators: positions, stores, the vectorized keyed table; knows no engine."""

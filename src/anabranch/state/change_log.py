@@ -1,0 +1,119 @@
+"""Which slots and keys changed in which version, so that a delta costs what was touched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.state.hashing import bucket_of, hash_columns
+from anabranch.state.key_store import grown
+from anabranch.state.key_words import Ints, Mask
+
+Keys = list[pa.Array]
+
+
+@dataclass
+class _Version:
+    touched: list[Ints] = field(default_factory=list)
+    removed: list[Keys] = field(default_factory=list)
+
+
+class ChangeLog:
+    """Changes by version, the open one included.
+
+    A slot remembers the version it was last touched in, so that each version lists it at most once.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._forgotten = 0
+        self._versions: dict[int, _Version] = {1: _Version()}
+        self._last: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is remembered."""
+        touched = sum(slots.nbytes for log in self._versions.values() for slots in log.touched)
+        removed = sum(
+            column.nbytes
+            for log in self._versions.values()
+            for keys in log.removed
+            for column in keys
+        )
+        return int(self._last.nbytes + touched + removed)
+
+    def commit(self) -> int:
+        """Close the open version."""
+        self.version += 1
+        self._versions[self.version + 1] = _Version()
+        return self.version
+
+    def touch(self, slots: Ints, capacity: int) -> None:
+        """Rows were inserted or changed; `capacity` is how many slots there are room for."""
+        if capacity > len(self._last):
+            self._last = grown(self._last, capacity)
+        opened = self.version + 1
+        stale = self._last.take(slots) != opened
+        fresh = slots if stale.all() else slots[stale]
+        if len(fresh):
+            self._last[fresh] = opened
+            self._versions[opened].touched.append(fresh.copy())
+
+    def note_removed(self, keys: Keys) -> None:
+        """Rows with these keys were removed."""
+        self._versions[self.version + 1].removed.append(keys)
+
+    def touched(self, since: int) -> Ints:
+        """Slots touched in versions after `since`, each once; they may hold no row by now."""
+        parts = [np.zeros(0, np.int64)]
+        for number, log in self._after(since):
+            # A slot that a later version lists too is left to that one.
+            newest = number > self.version
+            parts += [s if newest else s[self._last.take(s) == number] for s in log.touched]
+        return np.concatenate(parts)
+
+    def removed(self, since: int) -> list[Keys]:
+        """Keys removed in versions after `since`; some may be there again."""
+        return [keys for _, log in self._after(since) for keys in log.removed]
+
+    def forget(self, upto: int) -> None:
+        """Drop the log of versions up to `upto`, closed ones only."""
+        self._forgotten = max(self._forgotten, min(upto, self.version))
+        self._versions = {
+            number: log for number, log in self._versions.items() if number > self._forgotten
+        }
+
+    def give_removed(self, owned: Mask) -> list[Keys]:
+        """Drop removals in the buckets of a mask; those of the open version are returned."""
+        given: list[Keys] = []
+        for number, log in self._versions.items():
+            kept: list[Keys] = []
+            for keys in log.removed:
+                moving = owned[bucket_of(hash_columns(keys), len(owned))]
+                if moving.any() and number > self.version:
+                    given.append([column.filter(pa.array(moving)) for column in keys])
+                if not moving.all():
+                    kept.append([column.filter(pa.array(~moving)) for column in keys])
+            log.removed = kept
+        return given
+
+    def renumber(self, old_slots: Ints, capacity: int) -> None:
+        """Rows moved: what was `old_slots[i]` is slot i now, all others are gone."""
+        last = grown(self._last, max(len(self._last), int(old_slots.max(initial=-1)) + 1))
+        new_of = np.full(len(last), -1, np.int64)
+        new_of[old_slots] = np.arange(len(old_slots))
+        for log in self._versions.values():
+            moved = [new_of.take(slots) for slots in log.touched]
+            log.touched = [slots[slots >= 0] for slots in moved]
+        self._last = grown(last.take(old_slots), capacity)
+
+    def _after(self, since: int) -> list[tuple[int, _Version]]:
+        if since < self._forgotten:
+            raise LookupError(
+                f"expected a version from {self._forgotten} on, got {since}; "
+                "its changes were forgotten, take a snapshot instead"
+            )
+        return [(number, log) for number, log in self._versions.items() if number > since]

@@ -1,0 +1,386 @@
+"""The columnar state of one operator on one replica: rows by key, looked up by whole columns.
+
+Slots number the rows. They are good until the next `commit`, `release` or `absorb`, which may move
+rows; look keys up again afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.state.change_log import ChangeLog
+from anabranch.state.handover import Handover, Inherited
+from anabranch.state.hashing import hash_words
+from anabranch.state.key_columns import KeyColumns, taken
+from anabranch.state.key_words import Ints, KeyWords, Mask, Words, words_of
+from anabranch.state.slab import Slab
+from anabranch.state.table_delta import TableDelta
+from anabranch.state.values import boxed, from_arrow, to_arrow
+
+_NO_SLOTS: Ints = np.zeros(0, np.int64)
+_SETTLE_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class KeyGroups:
+    """The distinct keys of a batch, numbered in order of first occurrence.
+
+    Attributes:
+        slots: Slot of each group.
+        codes: Group number of each row of the batch.
+        fresh: Which groups were not in the table before.
+    """
+
+    slots: Ints
+    codes: Ints
+    fresh: Mask
+
+
+class KeyedTable:
+    """Rows by key, over all the buckets that one replica owns.
+
+    Values of fixed-width types start as zero and are held as NumPy arrays (dates, times and
+    durations as their integers); values of other types start as None and are Python objects.
+
+    Args:
+        key_schema: One or several key columns.
+        value_schema: Value columns.
+        buckets: Number of buckets that keys are hashed into, fixed for life.
+
+    Example:
+        >>> word, n = pa.field("word", pa.string()), pa.field("n", pa.int64())
+        >>> table = KeyedTable(pa.schema([word]), pa.schema([n]), buckets=256)
+        >>> groups = table.groups([pa.array(["to", "be", "to"])])
+        >>> counts = table.get("n", groups.slots) + np.bincount(groups.codes)
+        >>> table.set("n", groups.slots, counts)
+        >>> table.rows(groups.slots).to_pylist()
+        [{'word': 'to', 'n': 2}, {'word': 'be', 'n': 1}]
+    """
+
+    def __init__(self, key_schema: pa.Schema, value_schema: pa.Schema, buckets: int) -> None:
+        if len(key_schema) == 0 or buckets < 1:
+            raise ValueError(
+                f"expected at least one key column and one bucket, got {len(key_schema)}, {buckets}"
+            )
+        self.key_schema = key_schema
+        self.value_schema = value_schema
+        self.buckets = buckets
+        self._keys = KeyColumns(key_schema)
+        self._row_schema = pa.schema([*key_schema, *value_schema])
+        self._column = {name: place for place, name in enumerate(value_schema.names)}
+        self._slab = self._empty_slab()
+        self._inherited: list[Inherited] = []
+        self._log = ChangeLog()
+        self._first_row: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+
+    def __len__(self) -> int:
+        return self._slab.rows + sum(source.rows for source in self._inherited)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of this table's arrays; inherited rows count once they have been moved in."""
+        return self._slab.nbytes + self._log.nbytes + self._first_row.nbytes
+
+    # Looking keys up
+
+    def groups(self, keys: Sequence[pa.Array]) -> KeyGroups:
+        """Group a batch by key and find each key's row, inserting those that are missing."""
+        columns = self._keys.fitted(keys)
+        if self._keys.worth_encoding(columns):
+            firsts, codes = self._keys.distinct(columns)
+            slots, fresh = self._find_or_insert(taken(columns, firsts))
+            return KeyGroups(slots, codes, fresh)
+        return self._grouped(*self._find_or_insert(columns))
+
+    def find(self, keys: Sequence[pa.Array]) -> Ints:
+        """The slot of each row's key, -1 where the table has none."""
+        words = [words_of(column) for column in self._keys.fitted(keys)]
+        return self._find(words, hash_words(words))
+
+    def live(self) -> Ints:
+        """The slots of all rows."""
+        self.settle()
+        return self._slab.live()
+
+    # Reading and writing rows
+
+    def get(self, column: str, slots: Ints) -> npt.NDArray[Any]:
+        """A copy of the values of one column."""
+        return self._values(column).take(slots)
+
+    def set(self, column: str, slots: Ints, values: Any) -> None:
+        """Write the values of one column; slots are distinct."""
+        held = self._values(column)
+        if isinstance(values, pa.Array):
+            values = from_arrow(values)
+        elif held.dtype.hasobject and not _is_boxed(values):
+            values = boxed(values)
+        held[slots] = values
+        self._touch(slots)
+
+    def stamp(self, slots: Ints, time: int | Ints) -> None:
+        """Set the time of rows; a row that was never stamped does not expire."""
+        self._slab.times[slots] = time
+        self._touch(slots)
+
+    def time(self, slots: Ints) -> Ints:
+        """The time of each row."""
+        return self._slab.times.take(slots)
+
+    def expired(self, before: int) -> Ints:
+        """The slots of rows whose time is before `before`; looks at every row's time."""
+        slots = self.live()
+        return slots[self._slab.times.take(slots) < before]
+
+    def remove(self, slots: Ints) -> None:
+        """Remove rows; slots are distinct."""
+        if len(slots):
+            self._log.note_removed(self.keys(slots))
+            self._slab.remove(slots)
+
+    def keys(self, slots: Ints) -> list[pa.Array]:
+        """The key columns of rows, with the types of the key schema."""
+        return [
+            store.take(slots).to_arrow(field.type)
+            for store, field in zip(self._slab.keys, self.key_schema, strict=True)
+        ]
+
+    def rows(self, slots: Ints) -> pa.RecordBatch:
+        """Key columns, then value columns, of rows."""
+        values = [
+            to_arrow(held.take(slots), field.type)
+            for held, field in zip(self._slab.values, self.value_schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays([*self.keys(slots), *values], schema=self._row_schema)
+
+    def bucket(self, slots: Ints) -> Ints:
+        """The bucket of each row."""
+        return self._slab.bucket(slots)
+
+    # Versions
+
+    @property
+    def version(self) -> int:
+        """The last closed version; changes go to the one after it."""
+        return self._log.version
+
+    def commit(self) -> int:
+        """Close the open version and return its number; may move rows to give memory back."""
+        if self._slab.wasteful:
+            self._slab, old_slots = self._slab.compacted()
+            self._log.renumber(old_slots, self._slab.capacity)
+        return self._log.commit()
+
+    def delta(self, since: int) -> TableDelta:
+        """Everything inserted, updated or removed after a version, the open one included.
+
+        Rows that came by `absorb` are part of it if they changed in the releaser's open version or
+        were written here since. What the releaser committed before is in the releaser's deltas:
+        write a snapshot after `absorb`, or keep both chains.
+
+        Raises:
+            LookupError: The log does not reach back that far.
+        """
+        slots = self._slab.only_visible(self._log.touched(since))
+        return TableDelta(self.rows(slots), self.time(slots), self._removed(since))
+
+    def forget(self, upto: int) -> None:
+        """Drop the log of versions up to `upto`; no delta since before then can be asked for."""
+        self._log.forget(upto)
+
+    def snapshot(self) -> TableDelta:
+        """Every row, inherited ones included."""
+        slots = self.live()
+        return TableDelta(self.rows(slots), self.time(slots), self._keys.none)
+
+    def apply(self, delta: TableDelta) -> None:
+        """Remove and put what a delta says; counts as changes of the open version here."""
+        gone = self.find(delta.removed.columns)
+        self.remove(np.unique(gone[gone >= 0]))
+        if delta.rows.num_rows:
+            width = len(self.key_schema)
+            groups = self.groups(delta.rows.columns[:width])
+            slots = groups.slots.take(groups.codes)
+            for name, values in zip(self._column, delta.rows.columns[width:], strict=True):
+                self.set(name, slots, values)
+            self.stamp(slots, delta.times)
+
+    def restore(self, snapshot: TableDelta) -> None:
+        """Take the rows of a snapshot into an empty table."""
+        if len(self):
+            raise ValueError(f"expected an empty table to restore into, got {len(self)} rows")
+        self.apply(snapshot)
+
+    # Handing buckets over
+
+    def release(self, buckets: Collection[int]) -> Handover:
+        """Give buckets up, by reference: no row is copied, and none of them is seen here any more.
+
+        Changes of the open version travel along and become changes of the receiver's; the cost is
+        what was changed since the last `commit`. The receiver may read while this table goes on.
+        """
+        owned = self._mask(buckets)
+        removed = self._log.give_removed(owned)
+        sources: list[Inherited] = []
+        touched = _NO_SLOTS
+        if self._slab.counts[owned].any():
+            changed = self._slab.only_visible(self._log.touched(self.version))
+            touched = changed[owned.take(self._slab.bucket(changed))]
+            sources.append(self._give(owned))
+        sources += [source.part(owned) for source in self._inherited]
+        self._drop_empty_sources()
+        return Handover(owned, [part for part in sources if part.rows], touched, removed)
+
+    def absorb(self, handover: Handover) -> None:
+        """Take buckets over: rows move in when a look-up finds them, or when all are asked for.
+
+        What this table may hold of those buckets is replaced.
+
+        Raises:
+            ValueError: The handover was absorbed before, or has another number of buckets.
+        """
+        if handover.absorbed or len(handover.owned) != self.buckets:
+            raise ValueError(
+                f"expected a handover of {self.buckets} buckets that was not absorbed yet, got "
+                f"{len(handover.owned)} buckets, absorbed={handover.absorbed}; release again"
+            )
+        handover.absorbed = True
+        self._slab.hide(np.flatnonzero(handover.owned))
+        for source in self._inherited:
+            source.part(handover.owned)
+        self._drop_empty_sources()
+        sources = list(handover.sources)
+        touched = handover.touched
+        if sources and sources[0].whole and not len(self):
+            self._replace_slab(sources.pop(0).slab)
+        elif len(touched):
+            touched = self._move_in(sources[0], touched)
+        self._touch(touched)
+        for keys in handover.removed:
+            self._log.note_removed(keys)
+        self._inherited += [source for source in sources if source.rows]
+
+    def settle(self, most: int | None = None) -> int:
+        """Move in up to `most` inherited rows (all by default); returns how many were moved."""
+        moved = 0
+        for source in self._inherited:
+            while source.rows and (most is None or moved < most):
+                step = _SETTLE_ROWS if most is None else min(_SETTLE_ROWS, most - moved)
+                slots = source.next_slots(step)
+                if not len(slots):
+                    raise RuntimeError(f"expected {source.rows} more inherited rows, found none")
+                moved += len(self._move_in(source, slots))
+        self._drop_empty_sources()
+        return moved
+
+    # Inside
+
+    def _empty_slab(self) -> Slab:
+        return Slab(self.key_schema, self.value_schema, self.buckets)
+
+    def _values(self, column: str) -> npt.NDArray[Any]:
+        place = self._column.get(column)
+        if place is None:
+            raise KeyError(f"expected a value column in {list(self._column)}, got {column!r}")
+        return self._slab.values[place]
+
+    def _find(self, words: Sequence[KeyWords], hashes: Words) -> Ints:
+        """Slots of keys; rows found in inherited slabs are moved in."""
+        slots = self._slab.find(words, hashes)
+        for source in self._inherited:
+            missing = np.flatnonzero(slots < 0)
+            if not len(missing):
+                break
+            asked = [column.take(missing) for column in words]
+            theirs = source.find(asked, hashes.take(missing))
+            hits = np.flatnonzero(theirs >= 0)
+            # One key may be in several rows of the batch; it moves in once.
+            moving, where = np.unique(theirs.take(hits), return_inverse=True)
+            slots[missing.take(hits)] = self._move_in(source, moving).take(where)
+        if self._inherited:
+            self._drop_empty_sources()
+        return slots
+
+    def _find_or_insert(self, columns: Sequence[pa.Array]) -> tuple[Ints, Mask]:
+        """Slots of keys, and which rows' keys had none before."""
+        words = [words_of(column) for column in columns]
+        hashes = hash_words(words)
+        slots = self._find(words, hashes)
+        fresh = slots < 0
+        missing = np.flatnonzero(fresh)
+        if len(missing):
+            firsts, codes = self._keys.distinct(taken(columns, missing))
+            rows = missing.take(firsts)
+            inserted = self._slab.insert([column.take(rows) for column in words], hashes.take(rows))
+            self._touch(inserted)
+            slots[missing] = inserted.take(codes)
+        return slots, fresh
+
+    def _grouped(self, slots: Ints, fresh: Mask) -> KeyGroups:
+        """Number the distinct slots of a batch in order of first occurrence."""
+        rows = np.arange(len(slots), dtype=np.int32)
+        if len(self._first_row) < self._slab.size:
+            self._first_row = np.zeros(self._slab.capacity, np.int32)
+        self._first_row[slots] = len(slots)
+        np.minimum.at(self._first_row, slots, rows)
+        firsts = self._first_row.take(slots)
+        leads = firsts == rows
+        if leads.all():
+            return KeyGroups(slots, rows.astype(np.int64), fresh)
+        codes = np.cumsum(leads)
+        codes -= 1
+        return KeyGroups(slots[leads], codes.take(firsts), fresh[leads])
+
+    def _touch(self, slots: Ints) -> None:
+        self._log.touch(slots, self._slab.capacity)
+
+    def _removed(self, since: int) -> pa.RecordBatch:
+        """Keys removed after a version and not there again, each once."""
+        parts = self._log.removed(since)
+        if not parts:
+            return self._keys.none
+        columns = [pa.concat_arrays(column) for column in zip(*parts, strict=True)]
+        columns = taken(columns, np.flatnonzero(self.find(columns) < 0))
+        firsts, _ = self._keys.distinct(columns)
+        return self._keys.batch(taken(columns, firsts))
+
+    def _mask(self, buckets: Collection[int]) -> Mask:
+        owned = np.zeros(self.buckets, np.bool_)
+        for bucket in buckets:
+            if not 0 <= bucket < self.buckets:
+                raise ValueError(f"expected buckets below {self.buckets}, got {bucket}")
+            owned[bucket] = True
+        return owned
+
+    def _give(self, owned: Mask) -> Inherited:
+        """This slab's rows of some buckets; the slab itself when it has no others."""
+        slab = self._slab
+        if not slab.counts[~owned].any():
+            self._replace_slab(self._empty_slab())
+            return Inherited.of(slab, owned, alone=True)
+        view = slab.frozen()
+        slab.hide(np.flatnonzero(owned))
+        return Inherited.of(view, owned, alone=False)
+
+    def _replace_slab(self, slab: Slab) -> None:
+        self._slab = slab
+        self._log.renumber(_NO_SLOTS, slab.capacity)
+
+    def _move_in(self, source: Inherited, slots: Ints) -> Ints:
+        """Copy inherited rows; they were not touched by that."""
+        mine = self._slab.copy_from(source.slab, slots)
+        source.take(slots)
+        return mine
+
+    def _drop_empty_sources(self) -> None:
+        self._inherited = [source for source in self._inherited if source.rows]
+
+
+def _is_boxed(values: Any) -> bool:
+    return isinstance(values, np.ndarray) and values.dtype.hasobject and values.ndim == 1

@@ -1,0 +1,149 @@
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.state.hashing import bucket_of, hash_columns
+from anabranch.state.positions import FIRST, LAST
+from anabranch.state.row_segment import same_keys
+from anabranch.state.row_store import RowStore
+
+SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
+BUCKETS = 8
+KEYS = st.sampled_from(["a", "b", "c", "d", "a longer key"])
+
+
+def store(routing=("k",)):
+    return RowStore(SCHEMA, ("k",), routing, BUCKETS)
+
+
+def put(target, keys, times, first=0):
+    values = list(range(first, first + len(keys)))
+    arrays = [pa.array(keys, pa.string()), pa.array(values, pa.int64())]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    serials = target.number(len(keys))
+    target.add(target.segment(batch, serials, np.array(times, np.int64)))
+
+
+def held(target):
+    """Every (serial, row) by serial; rows of one key keep the order of arrival."""
+    batch, serials = target.all()
+    return sorted(zip(serials.tolist(), batch.to_pylist(), strict=True), key=lambda r: r[0])
+
+
+def bucket(key):
+    return int(bucket_of(hash_columns([pa.array([key])]), BUCKETS)[0])
+
+
+@st.composite
+def filled(draw):
+    target, first, time = store(), 0, 0
+    for size in draw(st.lists(st.integers(0, 9), max_size=6)):
+        keys = [draw(KEYS) for _ in range(size)]
+        put(target, keys, [time + i for i in range(size)], first)
+        first, time = first + size, time + size
+    return target
+
+
+@given(filled(), st.sets(st.integers(0, BUCKETS - 1)))
+def test_released_buckets_are_there_no_more_and_come_back_whole(target, moving):
+    before = held(target)
+    other = store()
+    other.absorb(target.release(moving))
+    assert held(other) == [r for r in before if bucket(r[1]["k"]) in moving]
+    assert held(target) == [r for r in before if bucket(r[1]["k"]) not in moving]
+    target.absorb(other.release(range(BUCKETS)))
+    assert held(target) == before
+    assert len(other) == 0
+
+
+@given(filled(), st.sets(st.integers(0, BUCKETS - 1)))
+def test_a_snapshot_restores_the_buckets_that_are_asked_for(target, wanted):
+    before = held(target)
+    content = target.snapshot()
+    put(target, ["later"], [99])
+    fresh = store()
+    fresh.restore(content, wanted)
+    assert held(fresh) == [r for r in before if bucket(r[1]["k"]) in wanted]
+
+
+@given(filled(), filled(), st.integers(0, 5))
+def test_candidates_are_all_pairs_of_equal_key_near_in_time(one, two, within):
+    found = []
+    for left in one.segments:
+        for right in two.segments:
+            lefts, rights = left.candidates(right, within)
+            assert same_keys(left.columns(["k"], lefts), right.columns(["k"], rights)) is None
+            found += zip(
+                left.take(lefts)["v"].to_pylist(), right.take(rights)["v"].to_pylist(), strict=True
+            )
+    rows = [[r for _, r in held(s)] for s in (one, two)]  # here a row's time is its value
+    wanted = [
+        (a["v"], b["v"])
+        for a in rows[0]
+        for b in rows[1]
+        if a["k"] == b["k"] and abs(a["v"] - b["v"]) <= within
+    ]
+    assert sorted(found) == sorted(wanted)
+
+
+def test_rows_that_came_from_elsewhere_are_older_than_rows_that_come_later():
+    one, two = store(), store()
+    put(one, ["k"] * 5, range(5))
+    two.absorb(one.release([bucket("k")]))
+    put(two, ["k"], [5], first=5)
+    assert [row["v"] for _, row in held(two)] == list(range(6))
+
+
+def test_release_copies_no_row():
+    one = store()
+    put(one, ["a", "b", "c"], [0, 1, 2])
+    batch = one.segments[0].batch
+    (given_up,) = one.release([bucket("a")])
+    assert given_up.batch is batch
+
+
+def test_segments_are_few_and_expired_rows_go():
+    target = store()
+    for number in range(300):
+        put(target, ["k"] * 3, [number] * 3)
+        target.expire(number - 10)
+    assert len(target.segments) <= 8
+    assert len(target) <= 150
+
+
+def test_rows_taken_out_are_not_found():
+    target = store()
+    put(target, ["a", "b", "a"], [0, 1, 2])
+    wanted = pa.RecordBatch.from_pylist([{"k": "a", "v": 9}], SCHEMA)
+    probe = target.segment(wanted, target.number(1))
+    ((segment, places),) = target.found(probe)
+    segment.kill(places)
+    assert [row["v"] for _, row in held(target)] == [1]
+    assert all(len(p) == 0 for _, p in target.found(probe))
+    target.squeeze()
+    assert [row["v"] for _, row in held(target)] == [1]
+
+
+def test_times_at_the_ends_of_the_scale_do_not_overflow():
+    one, two = store(), store()
+    put(one, ["k", "k"], [FIRST, LAST])
+    put(two, ["k", "k"], [FIRST + 1, LAST - 1])
+    pairs = one.segments[0].candidates(two.segments[0], 5)
+    assert sorted(zip(*map(np.ndarray.tolist, pairs), strict=True)) == [(0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "equal"),
+    [
+        ([0.0, math.nan, 1.0], [-0.0, math.nan, 2.0], [True, True, False]),
+        (["a", None, "b", None], ["a", None, None, "c"], [True, True, False, False]),
+    ],
+    ids=["floats", "texts"],
+)
+def test_keys_are_equal_as_everywhere_in_the_library(left, right, equal):
+    assert same_keys([pa.array(left)], [pa.array(right)]).tolist() == equal
+    assert same_keys([pa.array(left)], [pa.array(left)]) is None
