@@ -17,7 +17,7 @@ PACKAGE = REPOSITORY / "src" / "anabranch"
 LAYERS = (
     {"graph", "events", "errors", "config"},
     {"operators", "state"},
-    {"flow"},
+    {"flow", "compositions"},
     {"plan", "io"},
     {"engines", "adapt"},
     {"run"},

@@ -1,1 +1,81 @@
 """Anabranch: write a streaming application once; it finds out how to run it in parallel."""
+
+from anabranch.errors import AnabranchError
+from anabranch.flow import Flow, Stream
+from anabranch.graph import StateKind
+from anabranch.io import (
+    call,
+    collect,
+    console,
+    csv,
+    files,
+    generate,
+    jsonl,
+    memory,
+    parquet,
+    stamped,
+)
+from anabranch.operators.aggregates import count, first, last, max, mean, min, sum
+from anabranch.operators.invocation import Invocation, Reason
+from anabranch.operators.keyed import keyed
+from anabranch.operators.parse import parse_csv, parse_json
+from anabranch.operators.schedule import Schedule
+from anabranch.operators.schemas import schema
+from anabranch.operators.shapes import expand, filter, map
+from anabranch.operators.shared import shared
+from anabranch.operators.tuples import TupleOperator, partitioned, stateful, stateless
+from anabranch.operators.windows import count_window, session, sliding, tumbling
+from anabranch.plan.plan import Plan
+from anabranch.testing.check import check
+
+
+def plan(flow: Flow) -> Plan:
+    """A plan for a flow: one replica of everything, the place where every run can start."""
+    return Plan.sequential(flow)
+
+
+__all__ = [
+    "AnabranchError",
+    "Flow",
+    "Invocation",
+    "Plan",
+    "Reason",
+    "Schedule",
+    "StateKind",
+    "Stream",
+    "TupleOperator",
+    "call",
+    "check",
+    "collect",
+    "console",
+    "count",
+    "count_window",
+    "csv",
+    "expand",
+    "files",
+    "filter",
+    "first",
+    "generate",
+    "jsonl",
+    "keyed",
+    "last",
+    "map",
+    "max",
+    "mean",
+    "memory",
+    "min",
+    "parquet",
+    "parse_csv",
+    "parse_json",
+    "partitioned",
+    "plan",
+    "schema",
+    "session",
+    "shared",
+    "sliding",
+    "stamped",
+    "stateful",
+    "stateless",
+    "sum",
+    "tumbling",
+]

@@ -1,13 +1,10 @@
-"""Flow and Stream: how an application is written. No word about parallelism is possible here.
-
-Every built-in is a short composition over `apply`; engines know only the core operators behind it.
-"""
+"""Flow and Stream: how an application is written. No word about parallelism is possible here."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -15,13 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.errors import BuildError
+from anabranch.compositions import Compositions
+from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import Graph, Output, Resolved, Role, StreamType
-from anabranch.operators import shapes
-from anabranch.operators.base import Kernel, KernelContext, OnError, Operator, Outputs
-from anabranch.operators.schemas import SchemaLike
-from anabranch.operators.timed import Timed
-from anabranch.operators.union import Union
+from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.state.positions import Jumbo, Root
 
 DEFAULT_BUCKETS = 256
@@ -46,8 +40,12 @@ class SourceBody:
     def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """What the source reads, ordered by number."""
         if self.source.order is None and self.order is Order.TOTAL:
-            raise BuildError(step, "a source that names what orders its tuples", "an unordered one",
-                             "name an order column, or build the flow with order='key'")  # fmt: skip
+            raise BuildError(
+                step,
+                "a source that names what orders its tuples",
+                "an unordered one",
+                "name an order column, or build the flow with order='key'",
+            )
         return (StreamType(self.source.schema),)
 
 
@@ -83,8 +81,11 @@ class Flow:
         >>> from anabranch.io import memory, collect
         >>> flow = Flow("hello")
         >>> rows = memory([{"word": "a"}, {"word": "b"}])
-        >>> _ = flow.source("words", rows).filter("some", lambda b: [True, False]).sink(
-        ...     "out", collect())
+        >>> _ = (
+        ...     flow.source("words", rows)
+        ...     .filter("some", lambda b: [True, False])
+        ...     .sink("out", collect())
+        ... )
         >>> flow
         Flow 'hello': words → some → out
     """
@@ -134,11 +135,15 @@ class Flow:
         for name in resolved.order:
             step = self.graph.steps[name]
             state = getattr(step.body, "state", None)
-            steps.append([
-                name, step.role.value, state.value if state else "",
-                list(getattr(step.body, "key", ())),
-                [[i.step, i.port] for i in step.inputs if i is not None],
-            ])  # fmt: skip
+            steps.append(
+                [
+                    name,
+                    step.role.value,
+                    state.value if state else "",
+                    list(getattr(step.body, "key", ())),
+                    [[i.step, i.port] for i in step.inputs if i is not None],
+                ]
+            )
         text = json.dumps([self.name, self.buckets, steps])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -159,14 +164,38 @@ class Flow:
             operates = step.role is Role.OPERATOR
             depths[name] = step.body.levels(depth) if operates else depth
             contexts[name] = KernelContext(
-                step=name, rank=rank,
+                step=name,
+                rank=rank,
                 inputs=tuple(resolved.types[i] for i in inputs),
                 outputs=tuple(
                     resolved.types[Output(name, p)] for p in range(len(step.body.out_ports))
                 ),
-                depth=depth, buckets=self.buckets, sources=tuple(sorted(sources[name])),
-            )  # fmt: skip
+                depth=depth,
+                buckets=self.buckets,
+                sources=tuple(sorted(sources[name])),
+            )
         return contexts
+
+    def reading(self, sources: Mapping[str, Any]) -> Flow:
+        """The same flow with other sources of the same columns: for tests and replays."""
+        copy = Flow(self.name, buckets=self.buckets, order=self.order)
+        for name in self.resolve().order:
+            step = self.graph.steps[name]
+            body = step.body
+            if step.role is Role.SOURCE and name in sources:
+                body = SourceBody(sources[name], self.order)
+                if not sources[name].schema.equals(step.body.source.schema):
+                    raise SchemaError(
+                        name,
+                        f"the columns {step.body.source.schema.names}",
+                        f"{sources[name].schema.names}",
+                        "give a source of the same schema",
+                    )
+            copy.graph.add(name, step.role, body)
+            for port, output in enumerate(step.inputs):
+                if output is not None:
+                    copy.graph.connect(output, name, port)
+        return copy
 
     def __repr__(self) -> str:
         """Name and steps, in topological order."""
@@ -178,7 +207,7 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class Stream:
+class Stream(Compositions):
     """One output port of a step; using it twice sends every tuple both ways."""
 
     flow: Flow
@@ -198,8 +227,12 @@ class Stream:
         """Another output of the same step, by name."""
         ports = self.flow.graph.steps[self.output.step].body.out_ports
         if name not in ports:
-            raise BuildError(self.output.step, f"an output among {list(ports)}", repr(name),
-                             "late exists behind time=, errors behind on_error='side'")  # fmt: skip
+            raise BuildError(
+                self.output.step,
+                f"an output among {list(ports)}",
+                repr(name),
+                "late exists behind time=, errors behind on_error='side'",
+            )
         return Stream(self.flow, Output(self.output.step, ports.index(name)))
 
     @property
@@ -215,14 +248,22 @@ class Stream:
     def apply(self, name: str, operator: Operator, *others: Stream) -> Stream:
         """Send this stream (and others, port by port) through an operator."""
         if not isinstance(operator, Operator):
-            raise BuildError(name, "an operator", type(operator).__name__,
-                             "decorate the function with ab.map, ab.partitioned, …")  # fmt: skip
+            raise BuildError(
+                name,
+                "an operator",
+                type(operator).__name__,
+                "decorate the function with ab.map, ab.partitioned, …",
+            )
         step = self.flow.graph.add(name, Role.OPERATOR, operator)
         streams = (self, *others)
         if len(streams) > operator.in_ports:
             del self.flow.graph.steps[name]
-            raise BuildError(name, f"{operator.in_ports} input stream(s)", f"{len(streams)}",
-                             "give as many streams as the operator has ports")  # fmt: skip
+            raise BuildError(
+                name,
+                f"{operator.in_ports} input stream(s)",
+                f"{len(streams)}",
+                "give as many streams as the operator has ports",
+            )
         try:
             for port, stream in enumerate(streams):
                 self.flow.graph.connect(stream.output, step.name, port)
@@ -230,49 +271,6 @@ class Stream:
             del self.flow.graph.steps[name]  # a refused step must not block its name
             raise
         return Stream(self.flow, Output(name))
-
-    def timed(self, name: str, column: str, *, lateness: int | timedelta = 0) -> Stream:
-        """Order the stream by event time from here on; late tuples leave by `.late`."""
-        return self.apply(name, Timed(column, lateness))
-
-    def map(
-        self,
-        name: str,
-        function: Callable[[pa.RecordBatch], Any],
-        *,
-        out: SchemaLike = None,
-        keeps: str | Sequence[str] = (),
-        on_error: OnError | str = OnError.FAIL,
-    ) -> Stream:
-        """As many rows as came in; `keeps` names columns that pass unchanged ("*": all)."""
-        return self.apply(name, shapes.Map(function, out, keeps, on_error))
-
-    def filter(
-        self,
-        name: str,
-        function: Callable[[pa.RecordBatch], Any],
-        *,
-        on_error: OnError | str = OnError.FAIL,
-    ) -> Stream:
-        """The rows for which a mask is true."""
-        return self.apply(name, shapes.Filter(function, on_error))
-
-    def flat_map(
-        self,
-        name: str,
-        function: Callable[[dict[str, Any]], Iterable[dict[str, Any]]],
-        *,
-        out: SchemaLike,
-        keeps: str | Sequence[str] = (),
-        on_error: OnError | str = OnError.FAIL,
-    ) -> Stream:
-        """Any number of rows (dicts) for each row (a dict)."""
-        operator = shapes.flat_map(function, out=out, keeps=keeps, on_error=on_error)
-        return self.apply(name, operator)
-
-    def union(self, name: str, *others: Stream) -> Stream:
-        """This stream and others of the same columns, as one."""
-        return self.apply(name, Union(1 + len(others)), *others)
 
     def sink(self, name: str, sink: Any) -> Flow:
         """Write the stream; gives the flow back."""

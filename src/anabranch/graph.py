@@ -119,22 +119,42 @@ class Graph:
     def connect(self, source: Output, target: str, port: int = 0) -> None:
         """Let a stream flow into an input port."""
         if target not in self.steps:
-            raise BuildError(target, f"one of the steps {sorted(self.steps)}", repr(target),
-                             "add the step before connecting it")  # fmt: skip
+            raise BuildError(
+                target,
+                f"one of the steps {sorted(self.steps)}",
+                repr(target),
+                "add the step before connecting it",
+            )
         if source.step not in self.steps:
-            raise BuildError(target, f"an input from one of the steps {sorted(self.steps)}",
-                             repr(source.step), "add the step before connecting it")  # fmt: skip
+            raise BuildError(
+                target,
+                f"an input from one of the steps {sorted(self.steps)}",
+                repr(source.step),
+                "add the step before connecting it",
+            )
         outs = self.steps[source.step].body.out_ports
         if not 0 <= source.port < len(outs):
-            raise BuildError(source.step, f"an output port in {list(outs)}", str(source.port),
-                             "connect one that exists")  # fmt: skip
+            raise BuildError(
+                source.step,
+                f"an output port in {list(outs)}",
+                str(source.port),
+                "connect one that exists",
+            )
         step = self.steps[target]
         if not 0 <= port < len(step.inputs):
-            raise BuildError(target, f"an input port in 0..{len(step.inputs) - 1}", str(port),
-                             "connect one that exists")  # fmt: skip
+            raise BuildError(
+                target,
+                f"an input port in 0..{len(step.inputs) - 1}",
+                str(port),
+                "connect one that exists",
+            )
         if step.inputs[port] is not None:
-            raise BuildError(target, f"port {port} connected once", f"{step.inputs[port]} and "
-                             f"{source}", "put a union before it")  # fmt: skip
+            raise BuildError(
+                target,
+                f"port {port} connected once",
+                f"{step.inputs[port]} and {source}",
+                "put a union before it",
+            )
         step.inputs[port] = source
         self._type_when_connected(step)
 
@@ -159,8 +179,12 @@ class Graph:
         for step in self.steps.values():
             for port, source in enumerate(step.inputs):
                 if source is None:
-                    raise BuildError(step.name, f"input port {port} connected", "nothing on it",
-                                     "connect a stream to it or remove the step")  # fmt: skip
+                    raise BuildError(
+                        step.name,
+                        f"input port {port} connected",
+                        "nothing on it",
+                        "connect a stream to it or remove the step",
+                    )
         order = self._topological_order()
         for name in order:
             self._type(self.steps[name])

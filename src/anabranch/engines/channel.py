@@ -82,8 +82,6 @@ def owned_buckets(region: Region, plan: RegionPlan, replica: int) -> tuple[int, 
     """Buckets one replica holds under a plan; a stateful region's only bucket is number 0."""
     if region.kind is RegionKind.STATEFUL:
         return (0,)
-    if region.buckets == 1:
-        return (0,) if replica == 0 else ()
     return owned(plan.bucket_map, replica)
 
 

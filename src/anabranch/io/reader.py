@@ -32,9 +32,14 @@ class SourceReader:
     """
 
     def __init__(
-        self, source: Any, rank: int, *, share: int = 0, shares: int = 1,
+        self,
+        source: Any,
+        rank: int,
+        *,
+        share: int = 0,
+        shares: int = 1,
         offsets: Mapping[int, int] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A reader of every `shares`-th part from number `share` on, going on at `offsets`."""
         self._source, self._rank = source, rank
         self._parts = source.parts()

@@ -35,8 +35,9 @@ def on_error_of(step: str, value: OnError | str) -> OnError:
     try:
         return OnError(value)
     except ValueError:
-        raise BuildError(step, f"on_error in {[p.value for p in OnError]}", repr(value),
-                         "choose one of those") from None  # fmt: skip
+        raise BuildError(
+            step, f"on_error in {[p.value for p in OnError]}", repr(value), "choose one of those"
+        ) from None
 
 
 @dataclass
@@ -125,6 +126,8 @@ class Operator:
     accepts_changes: bool = False
     needs_time: bool = False
     own_buckets: int | None = None
+    batch_dependent: bool = False  # by design, in a way that later steps make good
+    before_shuffle: bool = False  # works only in front of the next key's routing
 
     def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """Check the inputs and say what comes out."""
@@ -132,12 +135,18 @@ class Operator:
             columns_of(step, self.key, given.schema)
             if given.changelog is not None and not self.accepts_changes:
                 raise BuildError(
-                    step, "a stream of tuples", "changes, whose number depends on batching",
+                    step,
+                    "a stream of tuples",
+                    "changes, whose number depends on batching",
                     "aggregate with emit='every' or 'final', or write the changes to a sink",
-                )  # fmt: skip
+                )
             if self.needs_time and given.time is None:
-                raise BuildError(step, "a stream ordered by event time", "one ordered by number",
-                                 "give its source time=…, or put .timed(…) before it")  # fmt: skip
+                raise BuildError(
+                    step,
+                    "a stream ordered by event time",
+                    "one ordered by number",
+                    "give its source time=…, or put .timed(…) before it",
+                )
         return self.outputs(step, inputs)
 
     def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
@@ -180,9 +189,11 @@ def describe_row(batch: pa.RecordBatch, row: int) -> str:
 def failure(step: str, error: BaseException, row: str) -> OperatorError:
     """The author's exception, with the step and the row on which it came."""
     return OperatorError(
-        step, "a result for every tuple", f"{type(error).__name__}: {error} on {row}",
+        step,
+        "a result for every tuple",
+        f"{type(error).__name__}: {error} on {row}",
         "mend the operator or the data, or declare on_error='skip' or 'side'",
-    )  # fmt: skip
+    )
 
 
 def isolate(

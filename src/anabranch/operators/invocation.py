@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from anabranch.errors import OperatorError
+from anabranch.operators.rows import is_nan
 from anabranch.state.positions import FIRST, LAST
 
 
@@ -98,8 +99,12 @@ class Invocation:
     def state(self) -> dict[str, Any]:
         """This key's mapping."""
         if self._stateless:
-            raise OperatorError(self._step, "no state, as declared", "a use of ctx.state",
-                                "declare it partitioned or stateful")  # fmt: skip
+            raise OperatorError(
+                self._step,
+                "no state, as declared",
+                "a use of ctx.state",
+                "declare it partitioned or stateful",
+            )
         return self._entry.state
 
     def tuples(self, port: int = 0) -> Iterator[Any]:
@@ -113,19 +118,29 @@ class Invocation:
         """Send one tuple downstream. Key columns that are not given are filled in."""
         names = [name for name, _ in self._outs]
         if to not in names:
-            raise OperatorError(self._step, f"an output among {names}", repr(to),
-                                "declare it, or emit to one of those")  # fmt: skip
+            raise OperatorError(
+                self._step,
+                f"an output among {names}",
+                repr(to),
+                "declare it, or emit to one of those",
+            )
         port = names.index(to)
         columns = self._outs[port][1]
         for name, value in self._fill.items():
             if name in columns and not _same(values.setdefault(name, value), value):
                 raise OperatorError(
-                    self._step, f"key column {name!r} = {value!r} in what key {self.key!r} emits",
-                    repr(values[name]), "rename the output column: a key column keeps its value",
-                )  # fmt: skip
+                    self._step,
+                    f"key column {name!r} = {value!r} in what key {self.key!r} emits",
+                    repr(values[name]),
+                    "rename the output column: a key column keeps its value",
+                )
         if set(values) != set(columns):
-            raise OperatorError(self._step, f"the columns {list(columns)}", f"{sorted(values)}",
-                                "emit every column that out= declares, and no other")  # fmt: skip
+            raise OperatorError(
+                self._step,
+                f"the columns {list(columns)}",
+                f"{sorted(values)}",
+                "emit every column that out= declares, and no other",
+            )
         number = self._emissions.get(self._base, 0)
         self._emissions[self._base] = number + 1
         position = (*self._base, number)
@@ -134,8 +149,12 @@ class Invocation:
     def set_timer(self, at: int, tag: str = "") -> None:
         """Fire at an event time, before the tuples of that time; a past time means the next one."""
         if not self._timed:
-            raise OperatorError(self._step, "an operator declared with timers=True", "a set_timer",
-                                "declare timers=True on a stream ordered by event time")  # fmt: skip
+            raise OperatorError(
+                self._step,
+                "an operator declared with timers=True",
+                "a set_timer",
+                "declare timers=True on a stream ordered by event time",
+            )
         if self.time >= LAST:
             return
         at = max(int(at), self.time + 1)
@@ -153,4 +172,4 @@ class Invocation:
 
 
 def _same(left: Any, right: Any) -> bool:
-    return bool(left == right) or (left != left and right != right)
+    return bool(left == right) or (is_nan(left) and is_nan(right))

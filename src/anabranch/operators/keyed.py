@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.errors import OperatorError
-from anabranch.graph import StateKind, StreamType
+from anabranch.graph import StateKind
 from anabranch.operators.base import (
     Kernel,
     KernelContext,
@@ -122,8 +121,10 @@ class KeyedBatchKernel(Kernel):
         self._operator = operator
         self._store = TableStore(
             pa.schema([context.inputs[0].schema.field(n) for n in operator.key]),
-            operator.values, context.buckets, context.routing or operator.key,
-        )  # fmt: skip
+            operator.values,
+            context.buckets,
+            context.routing or operator.key,
+        )
         self.stores = (self._store,)
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any
@@ -41,13 +42,20 @@ class Row(tuple[Any, ...]):
         return _remake, (self._fields, tuple(self))
 
 
+def is_nan(value: Any) -> bool:
+    """Whether a value is the float that does not equal itself."""
+    return isinstance(value, float) and math.isnan(value)
+
+
 def row_reader(schema: pa.Schema) -> Callable[[pa.RecordBatch], Iterable[Any]]:
     """A function that turns batches of a schema into rows."""
     cls = row_class(tuple(schema.names))
     make = cls._make  # type: ignore[attr-defined]
 
     def read(batch: pa.RecordBatch) -> Iterable[Any]:
-        return (make(values) for values in zip(*(c.to_pylist() for c in batch.columns), strict=True))
+        return (
+            make(values) for values in zip(*(c.to_pylist() for c in batch.columns), strict=True)
+        )
 
     return read
 

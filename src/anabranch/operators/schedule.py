@@ -66,8 +66,12 @@ class Schedule:
     def check(self, step: str, ports: int) -> None:
         """Raise when the counts do not fit the number of ports."""
         if len(self.counts) not in (1, ports):
-            raise BuildError(step, f"one count or {ports} counts in its schedule",
-                             f"{len(self.counts)}", "give one count per input port")  # fmt: skip
+            raise BuildError(
+                step,
+                f"one count or {ports} counts in its schedule",
+                f"{len(self.counts)}",
+                "give one count per input port",
+            )
 
     def ready(self, waiting: list[int]) -> list[int] | None:
         """How many tuples to take from each port now; None when the rule is not met."""
@@ -84,6 +88,10 @@ class Schedule:
 
 def _counts(counts: tuple[int, ...]) -> tuple[int, ...]:
     if not counts or any(c < 1 for c in counts):
-        raise BuildError("schedule", "counts of at least 1", str(list(counts)),
-                         "an operator fires on tuples; use a timer to fire without")  # fmt: skip
+        raise BuildError(
+            "schedule",
+            "counts of at least 1",
+            str(list(counts)),
+            "an operator fires on tuples; use a timer to fire without",
+        )
     return counts

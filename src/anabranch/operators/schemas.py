@@ -72,9 +72,11 @@ def _type(name: str, step: str) -> pa.DataType:
         return pa.type_for_alias(name)
     except ValueError as error:
         raise SchemaError(
-            step, "an Arrow type such as int64, double, string, bool, timestamp[us], list<string>",
-            repr(name), "use one of those or pass a pyarrow.Schema",
-        ) from error  # fmt: skip
+            step,
+            "an Arrow type such as int64, double, string, bool, timestamp[us], list<string>",
+            repr(name),
+            "use one of those or pass a pyarrow.Schema",
+        ) from error
 
 
 def columns_of(step: str, names: tuple[str, ...], given: pa.Schema) -> None:
@@ -82,9 +84,11 @@ def columns_of(step: str, names: tuple[str, ...], given: pa.Schema) -> None:
     missing = [n for n in names if n not in given.names]
     if missing:
         raise SchemaError(
-            step, f"columns among {given.names}", ", ".join(map(repr, missing)),
+            step,
+            f"columns among {given.names}",
+            ", ".join(map(repr, missing)),
             "use a column that the input has",
-        )  # fmt: skip
+        )
 
 
 def to_batch(step: str, values: Any, wanted: pa.Schema, rows: int | None) -> pa.RecordBatch:
@@ -96,22 +100,35 @@ def to_batch(step: str, values: Any, wanted: pa.Schema, rows: int | None) -> pa.
     if isinstance(values, pa.RecordBatch | pa.Table):
         values = dict(zip(values.schema.names, values.columns, strict=True))
     if not isinstance(values, Mapping):
-        raise OperatorError(step, "a mapping of columns or a RecordBatch", type(values).__name__,
-                            "return {'column': array, …}")  # fmt: skip
+        raise OperatorError(
+            step,
+            "a mapping of columns or a RecordBatch",
+            type(values).__name__,
+            "return {'column': array, …}",
+        )
     if set(values) != set(wanted.names):
-        raise OperatorError(step, f"the columns {wanted.names}", f"{sorted(values)}",
-                            "return the columns that out= declares")  # fmt: skip
+        raise OperatorError(
+            step,
+            f"the columns {wanted.names}",
+            f"{sorted(values)}",
+            "return the columns that out= declares",
+        )
     arrays = [_to_array(step, f, values[f.name]) for f in wanted]
     lengths = {len(a) for a in arrays}
     if len(lengths) > 1:
         raise OperatorError(
-            step, "columns of one length",
+            step,
+            "columns of one length",
             ", ".join(f"{f.name}: {len(a)}" for f, a in zip(wanted, arrays, strict=True)),
             "return the same number of rows in every column",
-        )  # fmt: skip
+        )
     if rows is not None and lengths and lengths != {rows}:
-        raise OperatorError(step, f"{rows} rows, as many as came in", f"{lengths.pop()} rows",
-                            "use filter or expand when the number changes")  # fmt: skip
+        raise OperatorError(
+            step,
+            f"{rows} rows, as many as came in",
+            f"{lengths.pop()} rows",
+            "use filter or expand when the number changes",
+        )
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
@@ -120,12 +137,19 @@ def _to_array(step: str, field: pa.Field, column: Any) -> pa.Array:
         column = column.combine_chunks()
     if isinstance(column, pa.Array):
         if column.type != field.type:
-            raise OperatorError(step, f"column {field.name!r} of type {field.type}",
-                                str(column.type), f"cast it, or declare {field.name}: "
-                                f"{column.type} in out=")  # fmt: skip
+            raise OperatorError(
+                step,
+                f"column {field.name!r} of type {field.type}",
+                str(column.type),
+                f"cast it, or declare {field.name}: {column.type} in out=",
+            )
         return column
     try:
         return pa.array(column, type=field.type, from_pandas=isinstance(column, np.ndarray))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
-        raise OperatorError(step, f"column {field.name!r} of type {field.type}", str(error),
-                            "return values of the declared type")  # fmt: skip
+        raise OperatorError(
+            step,
+            f"column {field.name!r} of type {field.type}",
+            str(error),
+            "return values of the declared type",
+        ) from error

@@ -1,7 +1,7 @@
 """The three batch shapes of stateless operators: map, filter, expand.
 
-Each keeps lineage by construction: a map returns as many rows as came in, a filter a mask, an expand
-rows with the index of the row each came from. Columns named in `keeps` are carried by the runtime,
+Each keeps lineage by construction: a map returns as many rows as came in, a filter a mask, an
+expand rows with the index of the row each came from. Columns named in `keeps` are carried by the runtime,
 not by the author's function, so that the planner may rely on them.
 """
 
@@ -116,13 +116,21 @@ class Expand(BatchOperator):
         """Check the parents."""
         result = self.function(batch)
         if not isinstance(result, tuple) or len(result) != 2:
-            raise OperatorError(step, "(columns, parents)", type(result).__name__,
-                                "return the rows and the index of each row's parent")  # fmt: skip
+            raise OperatorError(
+                step,
+                "(columns, parents)",
+                type(result).__name__,
+                "return the rows and the index of each row's parent",
+            )
         columns = to_batch(step, result[0], self.out, None)
         parents = to_parents(step, result[1], batch.num_rows)
         if self.out.names and len(parents) != columns.num_rows:
-            raise OperatorError(step, f"{columns.num_rows} parents", f"{len(parents)}",
-                                "give one parent index per row")  # fmt: skip
+            raise OperatorError(
+                step,
+                f"{columns.num_rows} parents",
+                f"{len(parents)}",
+                "give one parent index per row",
+            )
         return columns, parents
 
 
@@ -138,7 +146,8 @@ class BatchKernel(Kernel):
         """One call of the author's function per jumbo tuple, more only when it raises."""
         jumbo = inputs[0]
         if jumbo is None or not len(jumbo):
-            return [jumbo and self._empty(jumbo)] + [None] * (len(self.context.outputs) - 1)
+            bare = self._empty(jumbo) if jumbo is not None and jumbo.marks else None
+            return [bare] + [None] * (len(self.context.outputs) - 1)
         good: list[Jumbo] = []
         bad: list[tuple[int, str]] = []
 
@@ -193,8 +202,9 @@ def attach(
             positions = positions.extend(emission_index(parents))
     arrays = [*carried, *columns.columns]
     if not arrays:
-        raise OperatorError(context.step, "at least one output column", "none",
-                            "declare out= or keeps=")  # fmt: skip
+        raise OperatorError(
+            context.step, "at least one output column", "none", "declare out= or keeps="
+        )
     batch = pa.RecordBatch.from_arrays(arrays, schema=context.outputs[0].schema)
     return Jumbo(batch, positions)
 
@@ -233,8 +243,9 @@ def _to_mask(step: str, mask: Any, rows: int) -> npt.NDArray[np.bool_]:
     if array.dtype != np.bool_:
         raise OperatorError(step, "a boolean mask", str(array.dtype), "return true or false")
     if array.shape != (rows,):
-        raise OperatorError(step, f"a mask of {rows} rows", f"{array.shape}",
-                            "return one truth value per row")  # fmt: skip
+        raise OperatorError(
+            step, f"a mask of {rows} rows", f"{array.shape}", "return one truth value per row"
+        )
     return array
 
 
@@ -249,9 +260,12 @@ def to_parents(step: str, parents: Any, rows: int) -> Ints:
         raise OperatorError(step, "integer parents", str(array.dtype), "return row indexes")
     array = array.astype(np.int64)
     if array.size and (array.min() < 0 or array.max() >= rows):
-        raise OperatorError(step, f"parents in 0..{rows - 1}",
-                            f"{int(array.min())}..{int(array.max())}",
-                            "refer to rows of this batch")  # fmt: skip
+        raise OperatorError(
+            step,
+            f"parents in 0..{rows - 1}",
+            f"{int(array.min())}..{int(array.max())}",
+            "refer to rows of this batch",
+        )
     return array
 
 
@@ -262,8 +276,9 @@ def _names(keeps: str | Sequence[str]) -> tuple[str, ...]:
 class RowFlatMap:
     """A function from one row to rows, as an expand on batches."""
 
-    def __init__(self, function: Callable[[dict[str, Any]], Iterable[dict[str, Any]]],
-                 out: pa.Schema) -> None:  # fmt: skip
+    def __init__(
+        self, function: Callable[[dict[str, Any]], Iterable[dict[str, Any]]], out: pa.Schema
+    ) -> None:
         """Remember what to call."""
         self.function, self.out = function, out
         self.__name__ = getattr(function, "__name__", "flat_map")
@@ -278,7 +293,7 @@ class RowFlatMap:
         return {n: [r.get(n) for r in rows] for n in self.out.names}, parents
 
 
-def map(  # noqa: A001 - the field's own word
+def map(
     function: BatchFunction | None = None,
     *,
     out: SchemaLike = None,
@@ -300,9 +315,7 @@ def map(  # noqa: A001 - the field's own word
     return Map(function, out, keeps, on_error)
 
 
-def filter(  # noqa: A001 - the field's own word
-    function: BatchFunction | None = None, *, on_error: OnError | str = OnError.FAIL
-) -> Any:
+def filter(function: BatchFunction | None = None, *, on_error: OnError | str = OnError.FAIL) -> Any:
     """Make a function from a batch to a mask a filter."""
     if function is None:
         return lambda f: Filter(f, on_error)

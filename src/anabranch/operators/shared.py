@@ -119,7 +119,9 @@ def shared(*, out: SchemaLike, buckets: int = DEFAULT_BUCKETS) -> Callable[[Shar
         ... def every_fourth(batch, bucket):
         ...     first = bucket.state.get("seen", 0)
         ...     bucket.state["seen"] = first + batch.num_rows
-        ...     rows = [i for i in range(batch.num_rows) if (first + i) % bucket.count == bucket.index]
+        ...     rows = [
+        ...         i for i in range(batch.num_rows) if (first + i) % bucket.count == bucket.index
+        ...     ]
         ...     return {"bucket": [bucket.index] * len(rows)}, rows
         >>> every_fourth.own_buckets
         4

@@ -19,15 +19,23 @@ def time_type(step: str, given: pa.DataType) -> pa.DataType:
         return pa.int64()
     if pa.types.is_timestamp(given):
         return TIMESTAMP
-    raise SchemaError(step, "a time column of integers or timestamps", str(given),
-                      "cast it, for instance with .map(…)")  # fmt: skip
+    raise SchemaError(
+        step,
+        "a time column of integers or timestamps",
+        str(given),
+        "cast it, for instance with .map(…)",
+    )
 
 
 def to_times(step: str, column: pa.Array) -> Ints:
     """A time column as int64; a tuple without a time has no place in the order."""
     if column.null_count:
-        raise SchemaError(step, "a time in every tuple", f"{column.null_count} null(s)",
-                          "filter them out or fill them before this step")  # fmt: skip
+        raise SchemaError(
+            step,
+            "a time in every tuple",
+            f"{column.null_count} null(s)",
+            "filter them out or fill them before this step",
+        )
     if pa.types.is_timestamp(column.type):
         column = column.cast(TIMESTAMP, safe=False)
     times: Ints = column.cast(pa.int64()).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -50,10 +58,18 @@ def duration(value: int | timedelta | None, time: pa.DataType | None, step: str)
         return None
     if isinstance(value, timedelta):
         if time != TIMESTAMP:
-            raise BuildError(step, f"a whole number in the unit of its time ({time})", str(value),
-                             "timedelta fits streams timed by a timestamp column")  # fmt: skip
+            raise BuildError(
+                step,
+                f"a whole number in the unit of its time ({time})",
+                str(value),
+                "timedelta fits streams timed by a timestamp column",
+            )
         value = round(value.total_seconds() * 1_000_000)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise BuildError(step, "a non-negative length of time", repr(value),
-                         "give a whole number in the unit of the time column")  # fmt: skip
+        raise BuildError(
+            step,
+            "a non-negative length of time",
+            repr(value),
+            "give a whole number in the unit of the time column",
+        )
     return value

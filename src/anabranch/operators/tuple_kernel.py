@@ -28,7 +28,7 @@ from anabranch.operators.invocation import (
     Timer,
     Waiting,
 )
-from anabranch.operators.rows import row_reader
+from anabranch.operators.rows import is_nan, row_reader
 from anabranch.operators.schedule import Take
 from anabranch.operators.times import duration
 from anabranch.state.hashing import bucket_of, hash_columns, order_prefix
@@ -60,9 +60,11 @@ class TupleKernel(Kernel):
         self._indexed_arrivals = 0
         # Only here does an invocation consume nothing but tuples of the current event, so that an
         # emission may stand at the tuple it was made from.
-        self._follow = not self._many_ports and operator.schedule.take is Take.AT_LEAST and (
-            operator.schedule.counts == (1,)
-        )  # fmt: skip
+        self._follow = (
+            not self._many_ports
+            and operator.schedule.take is Take.AT_LEAST
+            and (operator.schedule.counts == (1,))
+        )
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """Replay the keys that have tuples, then those that have only timers."""
@@ -131,7 +133,7 @@ class TupleKernel(Kernel):
         buckets = bucket_of(hash_columns(routing), self.context.buckets).tolist()
         values = [c.to_pylist() for c in columns]
         keys = values[0] if len(names) == 1 else list(zip(*values, strict=True))
-        keys = [_NAN if k != k else k for k in keys]
+        keys = [_NAN if is_nan(k) else k for k in keys]
         prefixes = order_prefix(columns[0]).tolist()
         return zip(buckets, prefixes, hashes.view(np.int64).tolist(), keys, strict=True)
 
@@ -163,18 +165,21 @@ class TupleKernel(Kernel):
         self, key: Any, entry: KeyState, base: tuple[int, ...], out: list[list[Emission]]
     ) -> None:
         numbering: dict[tuple[int, ...], int] = {}
-        while (counts := self._operator.schedule.ready([len(b) for b in entry.buffers])) is not None:
+        while (
+            counts := self._operator.schedule.ready([len(b) for b in entry.buffers])
+        ) is not None:
             taken = [
-                [b.popleft() for _ in range(c)]
-                for b, c in zip(entry.buffers, counts, strict=True)
-            ]  # fmt: skip
+                [b.popleft() for _ in range(c)] for b, c in zip(entry.buffers, counts, strict=True)
+            ]
             self._invoke(key, entry, taken, Reason.TUPLES, base, out, numbering=numbering)
         fullest = max(len(b) for b in entry.buffers)
         if fullest > self._operator.max_buffer:
             raise BufferLimitError(
-                self.context.step, f"at most {self._operator.max_buffer} waiting tuples a key",
-                f"{fullest} for key {key!r}", "let the ports' rates match, or raise max_buffer",
-            )  # fmt: skip
+                self.context.step,
+                f"at most {self._operator.max_buffer} waiting tuples a key",
+                f"{fullest} for key {key!r}",
+                "let the ports' rates match, or raise max_buffer",
+            )
 
     def _expire(self, entry: KeyState, time: int) -> None:
         if self._ttl is not None and entry.touched != FIRST and time - entry.touched >= self._ttl:
@@ -276,10 +281,18 @@ class TupleKernel(Kernel):
         guarded = operator.policy is not OnError.FAIL
         saved = copy.deepcopy((entry.state, entry.timers)) if guarded else None
         ctx = Invocation(
-            self.context.step, key, entry, taken, reason, base, self._outs, tag,
-            fill=self._fill(key), timed=operator.timers,
+            self.context.step,
+            key,
+            entry,
+            taken,
+            reason,
+            base,
+            self._outs,
+            tag,
+            fill=self._fill(key),
+            timed=operator.timers,
             stateless=operator.state is StateKind.STATELESS,
-        )  # fmt: skip
+        )
         ctx.follow_tuples = self._follow and reason is Reason.TUPLES
         if numbering is not None:
             ctx.continue_numbering(numbering)
@@ -303,9 +316,12 @@ class TupleKernel(Kernel):
         return dict(zip(names, key if len(names) > 1 else (key,), strict=True)) if names else {}
 
     def _reject(
-        self, taken: list[list[Waiting]], base: tuple[int, ...], message: str,
+        self,
+        taken: list[list[Waiting]],
+        base: tuple[int, ...],
+        message: str,
         out: list[list[Emission]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         rows = [(port, w.row) for port, waiting in enumerate(taken) for w in waiting]
         self.context.counters.skipped += max(len(rows), 1)
         if self._operator.policy is OnError.SIDE:
@@ -323,8 +339,12 @@ class TupleKernel(Kernel):
             try:
                 arrays.append(pa.array(values, type=column.type))
             except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-                raise OperatorError(self.context.step, f"{column.name!r} of type {column.type}",
-                                    str(error), "emit values of the declared type")  # fmt: skip
+                raise OperatorError(
+                    self.context.step,
+                    f"{column.name!r} of type {column.type}",
+                    str(error),
+                    "emit values of the declared type",
+                ) from error
         batch = pa.RecordBatch.from_arrays(arrays, schema=wanted)
         return Jumbo(batch, Positions.of_rows([e.position for e in made], self._width))
 

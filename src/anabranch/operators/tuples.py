@@ -39,6 +39,7 @@ class TupleOperator(Operator):
         >>> class Count(TupleOperator):
         ...     state = StateKind.PARTITIONED
         ...     out = schema("word: string, n: int64")
+        ...
         ...     def invoke(self, ctx):
         ...         for _ in ctx.tuples():
         ...             ctx.state["n"] = ctx.state.get("n", 0) + 1
@@ -61,23 +62,36 @@ class TupleOperator(Operator):
         self.__name__ = properties.pop("name", type(self).__name__)
         for name, value in properties.items():
             if not hasattr(type(self), name) or name.startswith("_"):
-                raise BuildError(self.__name__, "a property of a tuple operator", repr(name),
-                                 "see the attributes of TupleOperator")  # fmt: skip
+                raise BuildError(
+                    self.__name__,
+                    "a property of a tuple operator",
+                    repr(name),
+                    "see the attributes of TupleOperator",
+                )
             setattr(self, name, value)
         self.key = key_columns(self.key, self.__name__)
         self.policy = on_error_of(self.__name__, self.on_error)
         if bool(self.key) != (self.state is StateKind.PARTITIONED):
             raise BuildError(
-                self.__name__, "a key if and only if the state is partitioned",
+                self.__name__,
+                "a key if and only if the state is partitioned",
                 f"key {list(self.key)} with state {self.state.value}",
                 "name the key column, or declare another state kind",
-            )  # fmt: skip
+            )
         if self.state is StateKind.SHARED:
-            raise BuildError(self.__name__, "stateless, partitioned or stateful", "shared",
-                             "use ab.shared for operators whose buckets see all tuples")  # fmt: skip
+            raise BuildError(
+                self.__name__,
+                "stateless, partitioned or stateful",
+                "shared",
+                "use ab.shared for operators whose buckets see all tuples",
+            )
         if self.state is StateKind.STATELESS and (self.timers or self.closing or self.ttl):
-            raise BuildError(self.__name__, "state behind timers, closing and ttl", "stateless",
-                             "declare it partitioned or stateful")  # fmt: skip
+            raise BuildError(
+                self.__name__,
+                "state behind timers, closing and ttl",
+                "stateless",
+                "declare it partitioned or stateful",
+            )
         self.schedule.check(self.__name__, self.in_ports)
         self.out_schemas = {
             "out": schema(self.out, self.__name__),
@@ -96,8 +110,9 @@ class TupleOperator(Operator):
         time = inputs[0].time
         streams = [StreamType(s, time) for s in self.out_schemas.values()]
         if self.policy is OnError.SIDE:
-            rejected = pa.schema([("port", pa.int64()), ("row", pa.string()),
-                                  ("error", pa.string())])  # fmt: skip
+            rejected = pa.schema(
+                [("port", pa.int64()), ("row", pa.string()), ("error", pa.string())]
+            )
             streams.append(StreamType(rejected, time))
         return tuple(streams)
 

@@ -24,9 +24,12 @@ class Union(Operator):
         first = inputs[0]
         for port, other in enumerate(inputs):
             if not other.schema.equals(first.schema):
-                raise SchemaError(step, f"the columns {_show(first.schema)} on every port",
-                                  f"{_show(other.schema)} on port {port}",
-                                  "map the streams to one schema first")  # fmt: skip
+                raise SchemaError(
+                    step,
+                    f"the columns {_show(first.schema)} on every port",
+                    f"{_show(other.schema)} on port {port}",
+                    "map the streams to one schema first",
+                )
         return (StreamType(first.schema, first.time),)
 
     def keeps(self, given: pa.Schema) -> frozenset[str]:

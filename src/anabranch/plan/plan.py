@@ -75,7 +75,7 @@ class Plan:
         """Everything once: one replica and one pipeline per region."""
         found = regions(flow)
         plans = tuple(
-            RegionPlan(r.name, (r.steps,), 1, balanced(r.buckets, 1) if r.buckets > 1 else ())
+            RegionPlan(r.name, (r.steps,), 1, balanced(r.buckets, 1) if r.mapped else ())
             for r in found
             if r.kind is not RegionKind.SOURCE
         )
@@ -87,16 +87,24 @@ class Plan:
         for plan in self.regions:
             if plan.region == name:
                 return plan
-        raise PlanError(name, f"a region among {[r.region for r in self.regions]}", repr(name),
-                        "use one of those")  # fmt: skip
+        raise PlanError(
+            name,
+            f"a region among {[r.region for r in self.regions]}",
+            repr(name),
+            "use one of those",
+        )
 
     def source(self, name: str) -> SourcePlan:
         """The plan of one source."""
         for plan in self.sources:
             if plan.source == name:
                 return plan
-        raise PlanError(name, f"a source among {[s.source for s in self.sources]}", repr(name),
-                        "use one of those")  # fmt: skip
+        raise PlanError(
+            name,
+            f"a source among {[s.source for s in self.sources]}",
+            repr(name),
+            "use one of those",
+        )
 
     def with_replicas(self, region: str, replicas: int) -> Plan:
         """Another number of replicas; buckets move as little as possible."""
@@ -111,8 +119,12 @@ class Plan:
         old = self.region(region)
         steps = [s for p in old.pipelines for s in p]
         if sum(lengths) != len(steps) or any(n < 1 for n in lengths):
-            raise PlanError(region, f"lengths that add up to {len(steps)}", str(list(lengths)),
-                            "cut every step into exactly one pipeline")  # fmt: skip
+            raise PlanError(
+                region,
+                f"lengths that add up to {len(steps)}",
+                str(list(lengths)),
+                "cut every step into exactly one pipeline",
+            )
         starts = [sum(lengths[:i]) for i in range(len(lengths))]
         runs = tuple(tuple(steps[s : s + n]) for s, n in zip(starts, lengths, strict=True))
         return self._with(replace(old, pipelines=runs))
@@ -138,15 +150,20 @@ class Plan:
         """Raise unless this plan can run that flow."""
         if self.fingerprint != flow.fingerprint():
             raise PlanError(
-                flow.name, f"a plan for flow {flow.name!r} ({flow.fingerprint()})",
+                flow.name,
+                f"a plan for flow {flow.name!r} ({flow.fingerprint()})",
                 f"one for {self.flow!r} ({self.fingerprint})",
                 "plan again: the flow's steps, keys or bucket count have changed",
-            )  # fmt: skip
+            )
         found = {r.name: r for r in regions(flow)}
         planned = [r.region for r in self.regions] + [s.source for s in self.sources]
         if sorted(planned) != sorted(found):
-            raise PlanError(flow.name, f"each of the regions {sorted(found)} once",
-                            f"{sorted(planned)}", "plan every region once")  # fmt: skip
+            raise PlanError(
+                flow.name,
+                f"each of the regions {sorted(found)} once",
+                f"{sorted(planned)}",
+                "plan every region once",
+            )
         for plan in self.regions:
             _validate_region(plan, found[plan.region])
         for source in self.sources:
@@ -168,8 +185,10 @@ class Plan:
             after = other.source(before.source)
             for name in ("replicas", "in_flight_limit", "batch_rows"):
                 if getattr(before, name) != getattr(after, name):
-                    lines.append(f"{getattr(before, name)} → {getattr(after, name)} "
-                                 f"{name.replace('_', ' ')} of source {before.source}")  # fmt: skip
+                    lines.append(
+                        f"{getattr(before, name)} → {getattr(after, name)} "
+                        f"{name.replace('_', ' ')} of source {before.source}"
+                    )
         return lines
 
     def to_json(self) -> str:
@@ -188,13 +207,18 @@ class Plan:
                 tuple(SourcePlan(**s) for s in data["sources"]),
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise PlanError("plan", "JSON with flow, fingerprint, regions and sources",
-                            f"{type(error).__name__}: {error}",
-                            "write it with Plan.to_json or `anabranch plan --json`")  # fmt: skip
+            raise PlanError(
+                "plan",
+                "JSON with flow, fingerprint, regions and sources",
+                f"{type(error).__name__}: {error}",
+                "write it with Plan.to_json or `anabranch plan --json`",
+            ) from error
 
     def __repr__(self) -> str:
         """A tree a human can read."""
-        blocks = [[_source_line(s)] for s in self.sources] + [_region_lines(r) for r in self.regions]
+        blocks = [[_source_line(s)] for s in self.sources] + [
+            _region_lines(r) for r in self.regions
+        ]
         lines = [f"plan for {self.flow}"]
         for number, block in enumerate(blocks):
             last = number == len(blocks) - 1
@@ -209,30 +233,50 @@ def _validate_region(plan: RegionPlan, region: Region) -> None:
 
     steps = tuple(s for p in plan.pipelines for s in p)
     if steps != region.steps or any(not p for p in plan.pipelines):
-        refuse(f"pipelines over the steps {list(region.steps)} in order",
-               str([list(p) for p in plan.pipelines]), "cut that run into non-empty pieces")  # fmt: skip
+        refuse(
+            f"pipelines over the steps {list(region.steps)} in order",
+            str([list(p) for p in plan.pipelines]),
+            "cut that run into non-empty pieces",
+        )
     if plan.replicas < 1 or (plan.replicas > 1 and not region.replicable):
-        refuse(f"one replica of a {region.kind.value} region" if not region.replicable
-               else "at least one replica", str(plan.replicas), "change replicas")  # fmt: skip
-    buckets = region.buckets if region.buckets > 1 else 0
+        refuse(
+            f"one replica of a {region.kind.value} region"
+            if not region.replicable
+            else "at least one replica",
+            str(plan.replicas),
+            "change replicas",
+        )
+    buckets = region.buckets if region.mapped else 0
     if len(plan.bucket_map) != buckets:
-        refuse(f"a bucket map of {buckets} buckets", str(len(plan.bucket_map)),
-               "the number of buckets is fixed when the flow first starts")  # fmt: skip
+        refuse(
+            f"a bucket map of {buckets} buckets",
+            str(len(plan.bucket_map)),
+            "the number of buckets is fixed when the flow first starts",
+        )
     owners = set(plan.bucket_map)
     if owners and (min(owners) < 0 or max(owners) >= plan.replicas):
         refuse(f"owners in 0..{plan.replicas - 1}", str(sorted(owners)), "name existing replicas")
     if plan.placement and len(plan.placement) != plan.replicas:
-        refuse(f"a place for each of {plan.replicas} replicas", str(list(plan.placement)),
-               "give one place per replica, or none")  # fmt: skip
+        refuse(
+            f"a place for each of {plan.replicas} replicas",
+            str(list(plan.placement)),
+            "give one place per replica, or none",
+        )
 
 
 def _validate_source(plan: SourcePlan, flow: Flow) -> None:
-    bad = plan.replicas < 1 or plan.batch_rows < 1 or (
-        plan.in_flight_limit is not None and plan.in_flight_limit < 1
-    )  # fmt: skip
+    bad = (
+        plan.replicas < 1
+        or plan.batch_rows < 1
+        or (plan.in_flight_limit is not None and plan.in_flight_limit < 1)
+    )
     if bad:
-        raise PlanError(plan.source, "positive replicas, batch_rows and in_flight_limit",
-                        repr(plan), "give at least 1")  # fmt: skip
+        raise PlanError(
+            plan.source,
+            "positive replicas, batch_rows and in_flight_limit",
+            repr(plan),
+            "give at least 1",
+        )
 
 
 def _diff_region(old: RegionPlan, new: RegionPlan) -> list[str]:
@@ -246,8 +290,9 @@ def _diff_region(old: RegionPlan, new: RegionPlan) -> list[str]:
     if old.pipelines != new.pipelines:
         lines.append(f"pipelines of region {old.region}: {_show(old)} → {_show(new)}")
     if old.placement != new.placement:
-        lines.append(f"placement of region {old.region}: {list(old.placement)} → "
-                     f"{list(new.placement)}")  # fmt: skip
+        lines.append(
+            f"placement of region {old.region}: {list(old.placement)} → {list(new.placement)}"
+        )
     return lines
 
 

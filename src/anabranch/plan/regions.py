@@ -60,10 +60,19 @@ class Region:
     ordered: bool = True
 
     @property
+    def mapped(self) -> bool:
+        """Whether a plan says which replica owns which bucket."""
+        return self.kind in (RegionKind.PARTITIONED, RegionKind.SHARED)
+
+    @property
     def replicable(self) -> bool:
         """Whether more than one replica is allowed."""
-        return self.kind in (RegionKind.SOURCE, RegionKind.STATELESS, RegionKind.PARTITIONED,
-                             RegionKind.SHARED)  # fmt: skip
+        return self.kind in (
+            RegionKind.SOURCE,
+            RegionKind.STATELESS,
+            RegionKind.PARTITIONED,
+            RegionKind.SHARED,
+        )
 
 
 def regions(flow: Flow) -> tuple[Region, ...]:
@@ -115,14 +124,18 @@ def _cut(flow: Flow, chain: tuple[str, ...]) -> list[Region]:
         body = flow.graph.steps[name].body
         kind, key, steps = runs[-1] if runs else (None, (), [])
         if body.state is StateKind.PARTITIONED:
-            if kind is StateKind.PARTITIONED and set(key) <= set(body.key) and (
-                _carries(flow, [*steps, name], key)
-            ):  # fmt: skip
+            if (
+                kind is StateKind.PARTITIONED
+                and set(key) <= set(body.key)
+                and (_carries(flow, [*steps, name], key))
+            ):
                 steps.append(name)
                 continue
-            suffix = _longest_carrying(flow, steps, name, body.key) if (
-                kind is StateKind.STATELESS
-            ) else []  # fmt: skip
+            suffix = (
+                _longest_carrying(flow, steps, name, body.key)
+                if (kind is StateKind.STATELESS)
+                else []
+            )
             if suffix:
                 del steps[len(steps) - len(suffix) :]
                 if not steps:
@@ -148,8 +161,12 @@ def _joins(
 
 def _longest_carrying(flow: Flow, steps: list[str], name: str, key: tuple[str, ...]) -> list[str]:
     for start in range(len(steps)):
-        if _carries(flow, [*steps[start:], name], key):
-            return steps[start:]
+        run = steps[start:]
+        # What combines before the shuffle belongs in front of it, with the steps upstream.
+        if any(flow.graph.steps[n].body.before_shuffle for n in run):
+            continue
+        if _carries(flow, [*run, name], key):
+            return run
     return []
 
 

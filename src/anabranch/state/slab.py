@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.state.hashing import bucket_of
+from anabranch.state.hashing import bucket_of, hash_words
 from anabranch.state.key_index import KeyIndex
 from anabranch.state.key_store import grown, key_store
 from anabranch.state.key_words import Ints, KeyWords, Mask, Words
@@ -34,11 +34,22 @@ class Slab:
         key_schema: Types of the key columns.
         value_schema: Types of the value columns.
         buckets: Number of buckets that keys are hashed into.
+        routing: Places of the key columns that decide the bucket, in the order they are hashed.
     """
 
-    def __init__(self, key_schema: pa.Schema, value_schema: pa.Schema, buckets: int) -> None:
+    def __init__(
+        self,
+        key_schema: pa.Schema,
+        value_schema: pa.Schema,
+        buckets: int,
+        routing: tuple[int, ...],
+    ) -> None:
         self._schemas = (key_schema, value_schema)
         self._buckets = buckets
+        self._routing = routing
+        # Where the whole key routes, its hash says all and nothing more need be stored.
+        self._routes_by_part = routing != tuple(range(len(key_schema)))
+        self._routes: Words = np.zeros(0, np.uint64)
         self.size = 0
         self.keys = [key_store(field.type) for field in key_schema]
         self.values: list[npt.NDArray[Any]] = [zeros_of(field.type, 0) for field in value_schema]
@@ -66,6 +77,7 @@ class Slab:
     def nbytes(self) -> int:
         """Bytes of all arrays; of Python values only the references."""
         fixed = self.times.nbytes + self.alive.nbytes + self._hashes.nbytes + self._free.nbytes
+        fixed += self._routes.nbytes
         columns = sum(key.nbytes for key in self.keys) + sum(value.nbytes for value in self.values)
         return int(fixed + columns + self._index.nbytes)
 
@@ -95,6 +107,8 @@ class Slab:
         for store, column in zip(self.keys, keys, strict=True):
             store.put(slots, column)
         self._hashes[slots] = hashes
+        if self._routes_by_part:
+            self._routes[slots] = hash_words([keys[place] for place in self._routing])
         self.alive[slots] = True
         self.times[slots] = UNSTAMPED
         if self._index.full(len(slots)):
@@ -137,7 +151,8 @@ class Slab:
 
     def bucket(self, slots: Ints) -> Ints:
         """The bucket of each slot's key."""
-        return bucket_of(self._hashes.take(slots), self._buckets)
+        routes = self._routes if self._routes_by_part else self._hashes
+        return bucket_of(routes.take(slots), self._buckets)
 
     def hide(self, buckets: Ints) -> None:
         """The rows of these buckets are not this slab's any more."""
@@ -164,7 +179,7 @@ class Slab:
 
     def compacted(self) -> tuple[Slab, Ints]:
         """A slab of the visible rows only, and which old slot each of them had."""
-        slab = Slab(*self._schemas, self._buckets)
+        slab = Slab(*self._schemas, self._buckets, self._routing)
         slots = self.live()
         slab.copy_from(self, slots)
         return slab, slots
@@ -209,6 +224,8 @@ class Slab:
         self.times = grown(self.times, slots)
         self.alive = grown(self.alive, slots)
         self._hashes = grown(self._hashes, slots)
+        if self._routes_by_part:
+            self._routes = grown(self._routes, slots)
 
     def _rehash(self) -> None:
         slots = self.live()

@@ -52,6 +52,7 @@ class KeyedTable:
         key_schema: One or several key columns.
         value_schema: Value columns.
         buckets: Number of buckets that keys are hashed into, fixed for life.
+        routing: Names of the key columns that decide the bucket; all of them when left out.
 
     Example:
         >>> word, n = pa.field("word", pa.string()), pa.field("n", pa.int64())
@@ -63,7 +64,13 @@ class KeyedTable:
         [{'word': 'to', 'n': 2}, {'word': 'be', 'n': 1}]
     """
 
-    def __init__(self, key_schema: pa.Schema, value_schema: pa.Schema, buckets: int) -> None:
+    def __init__(
+        self,
+        key_schema: pa.Schema,
+        value_schema: pa.Schema,
+        buckets: int,
+        routing: Sequence[str] | None = None,
+    ) -> None:
         if len(key_schema) == 0 or buckets < 1:
             raise ValueError(
                 f"expected at least one key column and one bucket, got {len(key_schema)}, {buckets}"
@@ -71,6 +78,8 @@ class KeyedTable:
         self.key_schema = key_schema
         self.value_schema = value_schema
         self.buckets = buckets
+        names = key_schema.names if routing is None else routing
+        self._routing = tuple(key_schema.names.index(name) for name in names)
         self._keys = KeyColumns(key_schema)
         self._row_schema = pa.schema([*key_schema, *value_schema])
         self._column = {name: place for place, name in enumerate(value_schema.names)}
@@ -282,7 +291,7 @@ class KeyedTable:
     # Inside
 
     def _empty_slab(self) -> Slab:
-        return Slab(self.key_schema, self.value_schema, self.buckets)
+        return Slab(self.key_schema, self.value_schema, self.buckets, self._routing)
 
     def _values(self, column: str) -> npt.NDArray[Any]:
         place = self._column.get(column)

@@ -9,8 +9,9 @@ state is snapshot and handed over; a crash forgets everything but the last compl
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 import pyarrow as pa
@@ -105,9 +106,15 @@ class _SourceRun:
 
 class _Interleaved:
     def __init__(
-        self, flow: Flow, plan: Plan, rng: Random, changes: list[Plan], crashes: int,
-        max_batch: int, tap: Tap | None,
-    ) -> None:  # fmt: skip
+        self,
+        flow: Flow,
+        plan: Plan,
+        rng: Random,
+        changes: list[Plan],
+        crashes: int,
+        max_batch: int,
+        tap: Tap | None,
+    ) -> None:
         self.flow, self.rng, self.tap, self.max_batch = flow, rng, tap, max_batch
         self.contexts = flow.contexts()
         self.found = {r.name: r for r in regions(flow)}
@@ -121,8 +128,12 @@ class _Interleaved:
         self.source_ranks = {n: rank for rank, n in enumerate(flow.names(Role.SOURCE))}
         for name in self.source_ranks:
             if not flow.graph.steps[name].body.source.bounded:
-                raise BuildError(name, "a bounded source", "an endless one",
-                                 "give it a number of rows, e.g. generate(…, rows=1000)")  # fmt: skip
+                raise BuildError(
+                    name,
+                    "a bounded source",
+                    "an endless one",
+                    "give it a number of rows, e.g. generate(…, rows=1000)",
+                )
         self.changes, self.crashes = changes, crashes
         self.written: dict[str, list[pa.RecordBatch]] = {n: [] for n in flow.names(Role.SINK)}
         self.events: list[str] = []
@@ -146,37 +157,28 @@ class _Interleaved:
 
     def _one_step(self) -> bool:
         """Do one of the things that could happen now; False when nothing can."""
-        choices: list[tuple[str, object, object]] = []
+        choices: list[Callable[[], None]] = []
         for source in self.sources.values():
             if source.epoch < self.epochs.newest:
-                choices.append(("switch", source, None))
+                choices.append(partial(self._switch_source, source))
             for number, reader in enumerate(source.readers):
                 if not reader.ended and source.outlets[number].has_room():
-                    choices.append(("read", source, number))
+                    choices.append(partial(self._read, source, number))
         for run in self.active.values():
             for replica in run.replicas:
-                choices += [("take", replica, name) for name in replica.intakes()]
-                choices += [("work", replica, p) for p in replica.workable()]
+                choices += [partial(replica.take, name) for name in replica.intakes()]
+                choices += [partial(self._work, replica, p) for p in replica.workable()]
         if not choices:
             return False
-        kind, subject, detail = self.rng.choice(choices)
-        if kind == "read":
-            assert isinstance(subject, _SourceRun) and isinstance(detail, int)
-            jumbo, frontier = subject.readers[detail].read(self.rng.randint(1, self.max_batch))
-            subject.outlets[detail].send([jumbo], frontier, self.rng)
-        elif kind == "switch":
-            assert isinstance(subject, _SourceRun)
-            self._switch_source(subject)
-        elif kind == "take":
-            assert isinstance(subject, ReplicaRun) and isinstance(detail, LinkName)
-            subject.take(detail)
-        else:
-            assert isinstance(subject, ReplicaRun) and isinstance(detail, int)
-            subject.work(detail, self.rng, self.tap)
-            self._after_work(subject)
+        self.rng.choice(choices)()
         return True
 
-    def _after_work(self, replica: ReplicaRun) -> None:
+    def _read(self, source: _SourceRun, number: int) -> None:
+        jumbo, frontier = source.readers[number].read(self.rng.randint(1, self.max_batch))
+        source.outlets[number].send([jumbo], frontier, self.rng)
+
+    def _work(self, replica: ReplicaRun, pipeline: int) -> None:
+        replica.work(pipeline, self.rng, self.tap)
         if replica.emitted:
             self.written[replica.channel.region.name] += [j.batch for j in replica.emitted]
             replica.emitted = []
@@ -266,7 +268,9 @@ class _Interleaved:
             SourceReader(source, rank, share=i, shares=shares, offsets=offsets)
             for i in range(shares)
         ]
-        return _SourceRun(name, epoch, readers, [self._outlet(name, epoch, i) for i in range(shares)])
+        return _SourceRun(
+            name, epoch, readers, [self._outlet(name, epoch, i) for i in range(shares)]
+        )
 
     def _region_run(self, name: str, epoch: int) -> RegionRun:
         plan = self.epochs.plan(epoch)
@@ -318,5 +322,9 @@ class _Interleaved:
         for name in self.written:
             for replica in self.active[name].replicas:
                 if not is_end(replica.gate.frontier) or replica.gate.has_news():
-                    raise StateError(name, "the end of the stream at every sink", "a standstill",
-                                     "report this seed: the run could not go on")  # fmt: skip
+                    raise StateError(
+                        name,
+                        "the end of the stream at every sink",
+                        "a standstill",
+                        "report this seed: the run could not go on",
+                    )

@@ -68,9 +68,14 @@ class Outlet:
     """Sends what one replica of a region (or reader of a source) emits into the next regions."""
 
     def __init__(
-        self, edges: list[Edge], found: dict[str, Region], plan: Plan, epoch: int, replica: int,
+        self,
+        edges: list[Edge],
+        found: dict[str, Region],
+        plan: Plan,
+        epoch: int,
+        replica: int,
         links: Links,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Routes of one epoch."""
         self._links, self._epoch, self._replica = links, epoch, replica
         self._routes = [
@@ -106,9 +111,13 @@ class ReplicaRun:
     """One replica: links → gate → pipelines with queues between them → outlet."""
 
     def __init__(
-        self, channel: Channel, ports: int, incoming: list[tuple[LinkName, int]], links: Links,
+        self,
+        channel: Channel,
+        ports: int,
+        incoming: list[tuple[LinkName, int]],
+        links: Links,
         outlet: Outlet,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Ready to take deliveries."""
         self.channel, self.outlet = channel, outlet
         self.gate = Gate(ports, ordered=channel.region.ordered)
@@ -162,9 +171,13 @@ class ReplicaRun:
             self._pass_barrier(0)
 
     def _run(
-        self, pipeline: int, inputs: list[Jumbo | None], frontier: Root, rng: Random,
+        self,
+        pipeline: int,
+        inputs: list[Jumbo | None],
+        frontier: Root,
+        rng: Random,
         tap: Tap | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         outputs, reached = self.channel.run(pipeline, inputs, frontier, tap)
         if pipeline + 1 < len(self._queues):
             self._queues[pipeline + 1].append(Delivery(outputs[0], reached))

@@ -1,8 +1,8 @@
 """The sequential run: one tuple at a time, in the order of positions. The meaning of every other.
 
 It shares with the engines what operators do (kernels) and nothing of how they are run: no queue, no
-gate, no bucket map, no epoch. Events wait in a heap ordered by root position; the smallest is taken,
-shown to the steps it concerns in topological order, and what comes out is put back.
+gate, no bucket map, no epoch. Events wait in a heap ordered by root position; the smallest is
+taken, shown to the steps it concerns in topological order, and what comes out is put back.
 """
 
 from __future__ import annotations
@@ -102,8 +102,12 @@ class _Sequential:
         for source_rank, name in enumerate(self.flow.names(Role.SOURCE)):
             source = self.steps[name].body.source
             if not source.bounded:
-                raise BuildError(name, "a bounded source", "an endless one",
-                                 "give it a number of rows, e.g. generate(…, rows=1000)")  # fmt: skip
+                raise BuildError(
+                    name,
+                    "a bounded source",
+                    "an endless one",
+                    "give it a number of rows, e.g. generate(…, rows=1000)",
+                )
             step_rank = self.contexts[name].rank
             readers.append([(r, step_rank, j) for r, j in _single_rows(source, source_rank)])
         for _, rank, jumbo in heapq.merge(*readers, key=lambda item: item[0]):

@@ -1,0 +1,158 @@
+"""The built-in steps of a stream, each a short composition over `apply`.
+
+Engines know none of them; they run the operators they are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Self
+
+import pyarrow as pa
+
+from anabranch.graph import StreamType
+from anabranch.operators import shapes
+from anabranch.operators.aggregate import aggregate
+from anabranch.operators.aggregates import Aggregate
+from anabranch.operators.barrier import barrier
+from anabranch.operators.base import OnError, Operator
+from anabranch.operators.combine import combinable, split
+from anabranch.operators.deduplicate import deduplicate
+from anabranch.operators.join import join
+from anabranch.operators.lookup import lookup
+from anabranch.operators.reduce import reduce
+from anabranch.operators.schemas import SchemaLike
+from anabranch.operators.timed import Timed
+from anabranch.operators.top_n import top_n
+from anabranch.operators.union import Union
+from anabranch.operators.windows import Window
+
+BatchFunction = Callable[[pa.RecordBatch], Any]
+Key = str | Sequence[str]
+
+
+class Compositions:
+    """What a stream offers; whoever inherits owes `apply` and `type`."""
+
+    @property
+    def type(self) -> StreamType:
+        """Columns, time and changelog key of the stream."""
+        raise NotImplementedError
+
+    def apply(self, name: str, operator: Operator, *others: Self) -> Self:
+        """Send this stream (and others, port by port) through an operator."""
+        raise NotImplementedError
+
+    def timed(self, name: str, column: str, *, lateness: int | timedelta = 0) -> Self:
+        """Order the stream by event time from here on; late tuples leave by `.late`."""
+        return self.apply(name, Timed(column, lateness))
+
+    def map(
+        self,
+        name: str,
+        function: BatchFunction,
+        *,
+        out: SchemaLike = None,
+        keeps: Key = (),
+        on_error: OnError | str = OnError.FAIL,
+    ) -> Self:
+        """As many rows as came in; `keeps` names columns that pass unchanged ("*": all)."""
+        return self.apply(name, shapes.Map(function, out, keeps, on_error))
+
+    def filter(
+        self, name: str, function: BatchFunction, *, on_error: OnError | str = OnError.FAIL
+    ) -> Self:
+        """The rows for which a mask is true."""
+        return self.apply(name, shapes.Filter(function, on_error))
+
+    def flat_map(
+        self,
+        name: str,
+        function: Callable[[dict[str, Any]], Iterable[dict[str, Any]]],
+        *,
+        out: SchemaLike,
+        keeps: Key = (),
+        on_error: OnError | str = OnError.FAIL,
+    ) -> Self:
+        """Any number of rows (dicts) for each row (a dict), in plain Python."""
+        operator = shapes.flat_map(function, out=out, keeps=keeps, on_error=on_error)
+        return self.apply(name, operator)
+
+    def union(self, name: str, *others: Self) -> Self:
+        """This stream and others of the same columns, as one."""
+        return self.apply(name, Union(1 + len(others)), *others)
+
+    def aggregate(
+        self,
+        name: str,
+        *,
+        key: Key | None = None,
+        emit: str | None = None,
+        window: Window | None = None,
+        combine: bool | None = None,
+        **functions: Aggregate,
+    ) -> Self:
+        """Aggregate by key, running, per window or at the end.
+
+        Where it cannot change the result, a step `<name>.combine` adds up each batch before the
+        tuples travel; `combine=False` leaves it out, `combine=True` insists on it.
+        """
+        whole = aggregate(key, emit=emit, window=window, combine=combine, **functions)
+        if combine is False or not (combine or combinable(whole, self.type)):
+            return self.apply(name, whole)
+        whole.types(name, (self.type,))  # errors name the step the user wrote
+        first, second = split(whole, self.type)
+        return self.apply(f"{name}.combine", first).apply(name, second)
+
+    def reduce(
+        self,
+        name: str,
+        function: Callable[[Any, Any], Mapping[str, Any]],
+        *,
+        key: Key | None = None,
+        out: SchemaLike,
+        emit: str = "every",
+        initial: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Fold the tuples of each key with a function from (accumulator, row) to a dict."""
+        return self.apply(name, reduce(function, key, out=out, emit=emit, initial=initial))
+
+    def join(
+        self,
+        name: str,
+        other: Self,
+        *,
+        key: Key,
+        within: int | timedelta,
+        suffixes: tuple[str, str] = ("", "_right"),
+    ) -> Self:
+        """Pairs of tuples with equal keys whose times are at most `within` apart."""
+        return self.apply(name, join(key, within, suffixes=suffixes), other)
+
+    def barrier(self, name: str, *others: Self, key: Key | None = None) -> Self:
+        """One tuple from each stream, as soon as each has one."""
+        return self.apply(name, barrier(1 + len(others), key), *others)
+
+    def top_n(
+        self,
+        name: str,
+        n: int,
+        *,
+        by: str,
+        key: Key | None = None,
+        emit: str = "final",
+        descending: bool = True,
+    ) -> Self:
+        """The n rows that rank first by a column."""
+        return self.apply(name, top_n(n, by, key, emit, descending))
+
+    def deduplicate(self, name: str, *, key: Key, within: int | timedelta | None = None) -> Self:
+        """The first tuple of each key; with `within`, again after that much time."""
+        return self.apply(name, deduplicate(key, within))
+
+    def lookup(
+        self, name: str, table: Any, *, key: Key, how: str = "inner", columns: Key | None = None
+    ) -> Self:
+        """Columns of a small table, by key: a side input."""
+        return self.apply(name, lookup(table, key, how, columns))

@@ -1,0 +1,280 @@
+"""Join: pairs of tuples of two streams with the same key, at most so far apart in time.
+
+A pair comes out once, when the later of its two tuples is processed, so results follow from the
+merged order alone. Rows wait on their side until no tuple to come can be near enough any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.errors import BuildError, SchemaError
+from anabranch.graph import StateKind, StreamType
+from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
+from anabranch.operators.key_types import check_key_types, required_key
+from anabranch.operators.shapes import emission_index
+from anabranch.operators.times import duration
+from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Positions, Root
+from anabranch.state.row_segment import Segment, same_keys
+from anabranch.state.row_store import RowStore
+
+LEFT, RIGHT = 0, 1
+
+
+class Join(Operator):
+    """Windowed equi-join of two streams ordered by event time; null never equals null."""
+
+    state = StateKind.PARTITIONED
+    in_ports = 2
+    needs_time = True
+
+    def __init__(
+        self,
+        key: str | Sequence[str],
+        within: int | timedelta,
+        how: str = "inner",
+        suffixes: tuple[str, str] = ("", "_right"),
+    ) -> None:
+        """Describe; nothing runs."""
+        self.__name__ = "join"
+        self.key = required_key("join", key)
+        if how != "inner":
+            raise BuildError(
+                "join",
+                "how='inner'",
+                repr(how),
+                "join inner; for one-sided results keep the streams apart",
+            )
+        if len(suffixes) != 2:
+            raise BuildError(
+                "join",
+                "two suffixes, for the left and the right side",
+                repr(suffixes),
+                "write suffixes=('', '_right')",
+            )
+        if within is None:
+            raise BuildError(
+                "join",
+                "how far apart the times of a pair may be",
+                "None",
+                "give within=…, a number or a timedelta",
+            )
+        self.within, self.how, self.suffixes = within, how, tuple(suffixes)
+
+    def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
+        """A key missing on one side gets its own advice: rename."""
+        for side, given in zip(("left", "right"), inputs, strict=True):
+            missing = [name for name in self.key if name not in given.schema.names]
+            if missing:
+                raise SchemaError(
+                    step,
+                    f"the key {list(self.key)} on both sides",
+                    f"{given.schema.names} on the {side} side",
+                    f"rename the column of the {side} side to {missing[0]!r} first",
+                )
+        return super().types(step, inputs)
+
+    def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
+        """Key, the left side's other columns, the right side's."""
+        left, right = (given.schema for given in inputs)
+        for name in self.key:
+            if left.field(name).type != right.field(name).type:
+                raise SchemaError(
+                    step,
+                    f"key {name!r} of one type",
+                    f"{left.field(name).type} and {right.field(name).type}",
+                    "cast one side",
+                )
+        check_key_types(step, self.key, left)
+        duration(self.within, inputs[0].time, step)
+        return (StreamType(self._schema(step, left, right), inputs[0].time),)
+
+    def _schema(self, step: str, left: pa.Schema, right: pa.Schema) -> pa.Schema:
+        others = [[f for f in side if f.name not in self.key] for side in (left, right)]
+        clashing = {f.name for f in others[LEFT]} & {f.name for f in others[RIGHT]}
+        fields = [left.field(name) for name in self.key]
+        for side, suffix in zip(others, self.suffixes, strict=True):
+            fields += [f.with_name(f.name + suffix) if f.name in clashing else f for f in side]
+        names = [f.name for f in fields]
+        doubled = sorted({n for n in names if names.count(n) > 1})
+        if doubled:
+            raise SchemaError(
+                step,
+                "each output column named once",
+                f"{doubled} twice",
+                "choose other suffixes=, or rename before the join",
+            )
+        return pa.schema(fields)
+
+    def keeps(self, given: pa.Schema) -> frozenset[str]:
+        """The key."""
+        return frozenset(self.key)
+
+    def levels(self, depth: int) -> int:
+        """Two more: the port, and which of the matches of a tuple."""
+        return depth + 2
+
+    def kernel(self, context: KernelContext) -> Kernel:
+        """A running copy."""
+        return JoinKernel(context, self)
+
+
+class _Arrivals(NamedTuple):
+    """The new tuples of both sides that have a key, and their common order."""
+
+    segments: tuple[Segment, Segment]
+    ranks: tuple[Ints, Ints]  # by row of a side: its number in the common order
+    ordered: Positions
+
+
+@dataclass(frozen=True)
+class _Matches:
+    """Pairs that come out, with the tuple that causes each and the place of the earlier one."""
+
+    batch: pa.RecordBatch
+    causes: Ints
+    earlier: Ints
+
+
+class JoinKernel(Kernel):
+    """Looks new tuples of each side up among the other side's, old and new."""
+
+    def __init__(self, context: KernelContext, operator: Join) -> None:
+        """A running copy without state."""
+        super().__init__(context)
+        self._key = operator.key
+        within = duration(operator.within, context.inputs[0].time, context.step) or 0
+        self._within = min(within, LAST)
+        routing = context.routing or operator.key
+        left, right = (
+            RowStore(given.schema, operator.key, routing, context.buckets)
+            for given in context.inputs
+        )
+        self._sides = (left, right)
+        self.stores = (left, right)
+
+    def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
+        """Match, keep, forget."""
+        new = self._arrivals(inputs)
+        made: list[_Matches] = []
+        if new is not None:
+            left, right = new.segments
+            for old in self._sides[RIGHT].segments:
+                self._match(new, left, old, made)
+            for old in self._sides[LEFT].segments:
+                self._match(new, old, right, made)
+            self._match(new, left, right, made)
+            for store, segment in zip(self._sides, new.segments, strict=True):
+                store.add(segment)
+        for store in self._sides:
+            store.expire(max(frontier.time - self._within, FIRST))
+        return [self._to_jumbo(new.ordered, made) if new is not None and made else None]
+
+    def _arrivals(self, inputs: Sequence[Jumbo | None]) -> _Arrivals | None:
+        segments, positions = [], []
+        for port, (jumbo, store) in enumerate(zip(inputs, self._sides, strict=True)):
+            if jumbo is None:
+                jumbo = Jumbo.empty(store.schema, self.context.depth)
+            jumbo = jumbo.where(self._has_key(jumbo.batch))
+            serials, times = store.number(len(jumbo)), jumbo.positions.columns[0]
+            segments.append(store.segment(jumbo.batch, serials, times))
+            positions.append(jumbo.positions.under_port(port, self.context.depth))
+        merged = Positions.concat(positions)
+        if not len(merged):
+            return None
+        order = merged.order()
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        lefts = len(positions[LEFT])
+        return _Arrivals(
+            (segments[LEFT], segments[RIGHT]), (ranks[:lefts], ranks[lefts:]), merged.take(order)
+        )
+
+    def _has_key(self, batch: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        complete = np.ones(batch.num_rows, np.bool_)
+        for name in self._key:
+            column = batch.column(name)
+            if column.null_count:
+                complete &= pc.is_valid(column).to_numpy(zero_copy_only=False)
+        return complete
+
+    def _match(self, new: _Arrivals, left: Segment, right: Segment, made: list[_Matches]) -> None:
+        """Pairs of two segments, of which one at least is new."""
+        if not len(left) or not len(right):
+            return
+        if left is new.segments[LEFT]:
+            lefts, rights = left.candidates(right, self._within)
+        else:  # search with the smaller side: the old one may hold a whole window
+            rights, lefts = right.candidates(left, self._within)
+        if not len(lefts):
+            return
+        keys = left.columns(self._key, lefts)
+        same = same_keys(keys, right.columns(self._key, rights))
+        if same is not None:
+            lefts, rights = lefts[same], rights[same]
+            keys = [column.filter(pa.array(same)) for column in keys]
+            if not len(lefts):
+                return
+        others = [
+            column
+            for side, places in ((left, lefts), (right, rights))
+            for column in side.columns(self._others(side.batch.schema), places)
+        ]
+        schema = self.context.outputs[0].schema
+        batch = pa.RecordBatch.from_arrays([*keys, *others], schema=schema)
+        made.append(_Matches(batch, *_causes(new, left, lefts, right, rights)))
+
+    def _others(self, schema: pa.Schema) -> list[str]:
+        return [name for name in schema.names if name not in self._key]
+
+    def _to_jumbo(self, ordered: Positions, made: list[_Matches]) -> Jumbo:
+        causes = np.concatenate([m.causes for m in made])
+        order = np.lexsort((np.concatenate([m.earlier for m in made]), causes))
+        causes = causes.take(order)
+        positions = ordered.take(causes).extend(emission_index(causes))
+        batch = pa.concat_batches([m.batch for m in made]).take(pa.array(order))
+        return Jumbo(batch, positions)
+
+
+def _causes(
+    new: _Arrivals, left: Segment, lefts: Ints, right: Segment, rights: Ints
+) -> tuple[Ints, Ints]:
+    """For each pair: the later tuple's number in the common order, the earlier one's serial."""
+    fresh = [side is made for side, made in zip((left, right), new.segments, strict=True)]
+    if all(fresh):
+        left_ranks = new.ranks[LEFT].take(left.rows.take(lefts))
+        right_ranks = new.ranks[RIGHT].take(right.rows.take(rights))
+        left_is_later = left_ranks > right_ranks
+        earlier = np.where(left_is_later, right.serials.take(rights), left.serials.take(lefts))
+        return np.maximum(left_ranks, right_ranks), earlier
+    if fresh[LEFT]:
+        return new.ranks[LEFT].take(left.rows.take(lefts)), right.serials.take(rights)
+    return new.ranks[RIGHT].take(right.rows.take(rights)), left.serials.take(lefts)
+
+
+def join(
+    key: str | Sequence[str],
+    within: int | timedelta,
+    how: str = "inner",
+    suffixes: tuple[str, str] = ("", "_right"),
+) -> Join:
+    """Pair the tuples of two streams that have the same key and are near in time.
+
+    Args:
+        key: Columns that must be equal; they have the same names on both sides.
+        within: How far apart the two event times may be, in their unit or as a timedelta.
+        how: Only "inner".
+        suffixes: What is added to the names of columns that both sides have.
+
+    Example:
+        >>> join("user", within=60).key
+        ('user',)
+    """
+    return Join(key, within, how, suffixes)

@@ -1,0 +1,192 @@
+"""`check`: does a flow give the same result however it is run?
+
+Three questions, each a likelier suspect than the next: do two identical runs agree (chance, clocks,
+hidden state), does batching show (operators that look at the batch they happen to be in), does the
+plan show (state or order that was not declared). On a difference the input is cut down as far as it
+goes, and the step that got the same and gave something else is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from anabranch.errors import DeterminismError
+from anabranch.flow import Flow
+from anabranch.plan.plan import Plan
+from anabranch.testing.blame import blame, run_recorded
+from anabranch.testing.compare import Difference, difference
+from anabranch.testing.interleaved import run_interleaved
+from anabranch.testing.random_plans import random_plan
+from anabranch.testing.recording import Recording
+from anabranch.testing.result import RunResult, Tap
+from anabranch.testing.sequential import run_sequential
+
+SHRINK_RUNS = 200
+
+Runner = Callable[[Flow, Tap | None], RunResult]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A difference, on the smallest input found that shows it."""
+
+    question: str
+    how: str
+    step: str | None
+    difference: Difference
+    input: Recording
+
+    def __str__(self) -> str:
+        """What differs, on which input, and who is to blame."""
+        who = f"step {self.step!r}" if self.step else "no single step"
+        rows = [
+            f"  {name}: {row}" for name, all_rows in self.input.rows.items() for row in all_rows
+        ]
+        shown = rows[:20] + ([f"  … and {len(rows) - 20} more"] if len(rows) > 20 else [])
+        return "\n".join(
+            [
+                f"{self.question}: {who} is most likely to blame",
+                f"found by {self.how}; smallest input that shows it, {self.input.size} row(s):",
+                *shown,
+                str(self.difference),
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `check` saw."""
+
+    flow: str
+    rows: int
+    runs: int
+    finding: Finding | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether every run agreed."""
+        return self.finding is None
+
+    def __str__(self) -> str:
+        """The verdict in words."""
+        if self.finding is None:
+            return (
+                f"{self.flow}: {self.runs} random plans, interleavings, batchings and plan "
+                f"changes over {self.rows} rows agree with the sequential run"
+            )
+        return f"{self.flow}: {self.finding}"
+
+    def raise_if_different(self) -> None:
+        """Raise a DeterminismError when the runs disagree."""
+        if self.finding is not None:
+            raise DeterminismError(
+                self.finding.step or self.flow,
+                "the same result however it is run",
+                str(self.finding),
+                "declare the state and key it uses, or make it depend on its tuples alone",
+            )
+
+
+def check(flow: Flow, *, cases: int = 40, rows: int = 200, seed: int = 0) -> Report:
+    """Compare the sequential run with many random plans, interleavings, batchings and changes.
+
+    Args:
+        flow: The application; its sinks are not written.
+        cases: How many random runs.
+        rows: How many rows of each source to run on.
+        seed: Decides every choice, so that a finding can be seen again.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> check(word_count.build(text="a b a"), cases=3).ok
+        True
+    """
+    recording = Recording.of(flow, rows)
+    rng = Random(seed)
+    questions = [("differs between two identical runs", "running it twice", _again)]
+    plain = Plan.sequential(flow)
+    for number in range(max(1, cases // 4)):
+        questions.append(
+            (
+                "depends on batching",
+                f"other batches (seed {seed + number})",
+                _under(plain, seed + number, ()),
+            )
+        )
+    for number in range(cases):
+        plan = random_plan(flow, rng)
+        changes = [random_plan(flow, rng) for _ in range(rng.randint(0, 2))]
+        crashes = rng.randint(0, 1)
+        how = f"{_words(plain.diff(plan))} (seed {seed + number}, {len(changes)} plan change(s))"
+        questions.append(
+            ("depends on the plan", how, _under(plan, seed + number, changes, crashes))
+        )
+    fed = recording.feed(flow)
+    expected = run_sequential(fed)
+    for asked, (question, how, runner) in enumerate(questions):
+        if difference(flow, expected, runner(fed, None)) is not None:
+            small = _shrink(flow, recording, runner)
+            finding = _explain(flow, recording, small, runner, question, how)
+            return Report(flow.name, recording.size, asked + 1, finding)
+    return Report(flow.name, recording.size, len(questions))
+
+
+def _again(flow: Flow, tap: Tap | None) -> RunResult:
+    return run_sequential(flow, tap=tap)
+
+
+def _under(plan: Plan, seed: int, changes: Sequence[Plan], crashes: int = 0) -> Runner:
+    def run(flow: Flow, tap: Tap | None) -> RunResult:
+        return run_interleaved(flow, plan, seed, changes=changes, crashes=crashes, tap=tap)
+
+    return run
+
+
+def _words(lines: list[str]) -> str:
+    return "; ".join(lines) if lines else "one replica of everything"
+
+
+def _differs(flow: Flow, recording: Recording, runner: Runner) -> Difference | None:
+    fed = recording.feed(flow)
+    return difference(flow, run_sequential(fed), runner(fed, None))
+
+
+def _shrink(flow: Flow, recording: Recording, runner: Runner) -> Recording:
+    """Drop ever smaller runs of rows while the difference stays; the number of tries is bounded."""
+    kept = recording.rows_named()
+    size, tries = max(1, len(kept) // 2), 0
+    while tries < SHRINK_RUNS:
+        start = 0
+        before = len(kept)
+        while start < len(kept) and tries < SHRINK_RUNS:
+            tries += 1
+            attempt = kept[:start] + kept[start + size :]
+            if attempt and _differs(flow, recording.keep(attempt), runner) is not None:
+                kept = attempt
+            else:
+                start += size
+        if size == 1 and len(kept) == before:
+            break
+        size = max(1, size // 2)
+    return recording.keep(kept)
+
+
+def _explain(
+    flow: Flow, whole: Recording, small: Recording, runner: Runner, question: str, how: str
+) -> Finding:
+    """Run the small input with a recorder; fall back on the whole one when chance plays along."""
+    for recording in (small, small, small, whole, whole):
+        fed = recording.feed(flow)
+        expected, left = run_recorded(lambda tap, fed=fed: run_sequential(fed, tap=tap))
+        got, right = run_recorded(lambda tap, fed=fed: runner(fed, tap))
+        found = difference(flow, expected, got)
+        if found is not None:
+            return Finding(question, how, blame(flow, left, right), found, recording)
+    raise DeterminismError(
+        flow.name,
+        "a difference that shows again",
+        "one that shows only now and then",
+        "look for a clock, chance or shared state in the operators, and check again",
+    )

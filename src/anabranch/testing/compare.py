@@ -1,0 +1,114 @@
+"""Whether two runs of a flow wrote the same: the sequence, per key, or the last row of each key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.flow import Flow, Order
+from anabranch.graph import Output, Role, StateKind
+from anabranch.operators.rows import is_nan
+from anabranch.testing.result import RunResult
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two runs part: at one sink, with what each of them has there."""
+
+    sink: str
+    promise: str
+    expected: list[Row]
+    got: list[Row]
+
+    def __str__(self) -> str:
+        """The first rows in which the runs differ."""
+        at = next(
+            (i for i, (e, g) in enumerate(zip(self.expected, self.got, strict=False)) if e != g),
+            min(len(self.expected), len(self.got)),
+        )
+        shown = [
+            f"sink {self.sink!r} ({self.promise}): {len(self.expected)} row(s) in the "
+            f"sequential run, {len(self.got)} in the other; first difference at {at}"
+        ]
+        shown.append(f"  expected: {self.expected[at : at + 3]}")
+        shown.append(f"  got:      {self.got[at : at + 3]}")
+        return "\n".join(shown)
+
+
+def difference(flow: Flow, expected: RunResult, got: RunResult) -> Difference | None:
+    """The first sink at which a run broke what the flow promises there."""
+    for sink in flow.names(Role.SINK):
+        promise, left, right = _as_promised(flow, sink, expected.outputs[sink], got.outputs[sink])
+        if left != right:
+            return Difference(sink, promise, left, right)
+    return None
+
+
+def _as_promised(
+    flow: Flow, sink: str, expected: pa.Table, got: pa.Table
+) -> tuple[str, list[Row], list[Row]]:
+    """Both tables, brought into a form that must be equal."""
+    changelog = flow.resolve().types[Output(sink)].changelog
+    if changelog is not None:
+        return (
+            f"last row of each {list(changelog)}",
+            _last_rows(expected, changelog),
+            _last_rows(got, changelog),
+        )
+    if flow.order is Order.TOTAL:
+        return "total order", _rows(expected), _rows(got)
+    key = _visible_key(flow, sink)
+    if key:
+        return f"order per {list(key)}", _by_key(expected, key), _by_key(got, key)
+    return "any order", _sorted(_rows(expected)), _sorted(_rows(got))
+
+
+def _rows(table: pa.Table) -> list[Row]:
+    columns = [[_cell(v) for v in c.to_pylist()] for c in table.columns]
+    return list(zip(*columns, strict=True))
+
+
+def _cell(value: Any) -> Any:
+    """NaN equals NaN here."""
+    return "NaN" if is_nan(value) else value
+
+
+def _last_rows(table: pa.Table, key: tuple[str, ...]) -> list[Row]:
+    places = [table.schema.names.index(k) for k in key]
+    last = {tuple(row[p] for p in places): row for row in _rows(table)}
+    return _sorted(list(last.values()))
+
+
+def _by_key(table: pa.Table, key: tuple[str, ...]) -> list[Row]:
+    places = [table.schema.names.index(k) for k in key]
+    return sorted(_rows(table), key=lambda row: repr([row[p] for p in places]))  # stable
+
+
+def _sorted(rows: list[Row]) -> list[Row]:
+    counted = Counter(map(repr, rows))
+    by_text = {repr(row): row for row in rows}
+    return [by_text[text] for text in sorted(counted) for _ in range(counted[text])]
+
+
+def _visible_key(flow: Flow, sink: str) -> tuple[str, ...]:
+    """Key of the nearest partitioned step upstream, when the sink can see it unchanged."""
+    output = flow.graph.steps[sink].inputs[0]
+    types = flow.resolve().types
+    kept: set[str] = set(types[output].schema.names) if output else set()
+    while output is not None:
+        step = flow.graph.steps[output.step]
+        if step.role is not Role.OPERATOR or len(step.inputs) != 1:
+            return ()
+        given = types[step.inputs[0]].schema if step.inputs[0] else pa.schema([])
+        kept &= step.body.keeps(given)
+        if step.body.state is StateKind.PARTITIONED:
+            return tuple(step.body.key) if set(step.body.key) <= kept else ()
+        if step.body.state is not StateKind.STATELESS:
+            return ()
+        output = step.inputs[0]
+    return ()

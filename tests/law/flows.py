@@ -1,0 +1,170 @@
+"""Random flows: any graph of operators of all state kinds over one to three sources.
+
+Everything is drawn from hypothesis, so that a failing flow shrinks to a small one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from anabranch.flow import Flow, Stream
+from anabranch.graph import StateKind
+from anabranch.io import collect, memory
+from anabranch.operators.schedule import Schedule
+from anabranch.plan.plan import Plan
+from anabranch.testing.random_plans import random_plan
+from tests.law import operators as ops
+from tests.law.builtins import ONE_PORT_BUILTINS, TIMED_BUILTINS, TIMED_PAIR_BUILTINS
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("s", pa.string()), ("v", pa.int64())])
+
+Step = Any  # (name, stream) -> stream
+
+ONE_PORT: dict[str, Step] = {
+    "scaled": lambda n, s: s.apply(n, ops.scaled),
+    "rekeyed": lambda n, s: s.apply(n, ops.rekeyed),
+    "odd": lambda n, s: s.filter(n, ops.odd),
+    "spread": lambda n, s: s.apply(n, ops.spread),
+    "doubled": lambda n, s: s.apply(n, ops.rows_doubled),
+    "one-by-one": lambda n, s: s.apply(n, ops.one_by_one),
+    "running": lambda n, s: s.apply(n, ops.running("k")),
+    "running-two": lambda n, s: s.apply(n, ops.running(["k", "s"])),
+    "pairs": lambda n, s: s.apply(n, ops.grouped(Schedule.exactly(2))),
+    "at-least-two": lambda n, s: s.apply(n, ops.grouped(Schedule.at_least(2))),
+    "columnar": lambda n, s: s.apply(n, ops.columnar),
+    "numbered": lambda n, s: s.apply(n, ops.numbered),
+    "dealt": lambda n, s: s.apply(n, ops.dealt),
+    "skipping": lambda n, s: s.apply(n, ops.fragile("skip")),
+    **ONE_PORT_BUILTINS,
+}
+TIMED: dict[str, Step] = {
+    "delayed": lambda n, s: s.apply(n, ops.delayed),
+    "forgetful": lambda n, s: s.apply(n, ops.forgetful),
+    **TIMED_BUILTINS,
+}
+PAIRS: dict[str, Any] = {
+    "union": lambda n, a, b: a.union(n, b),
+    "both": lambda n, a, b: a.apply(
+        n, ops.two_ports(Schedule.exactly(1), StateKind.PARTITIONED), b
+    ),
+    "same": lambda n, a, b: a.apply(n, ops.two_ports(Schedule.same(), StateKind.STATEFUL), b),
+    "either": lambda n, a, b: a.apply(
+        n, ops.two_ports(Schedule.at_least(2, ports="any"), StateKind.PARTITIONED), b
+    ),
+}
+TIMED_PAIRS: dict[str, Any] = {**PAIRS, **TIMED_PAIR_BUILTINS}
+
+
+@dataclass
+class Case:
+    """A flow with data, and one way of running it."""
+
+    flow: Flow
+    recipe: list[str]
+    plan: Plan
+    changes: list[Plan]
+    crashes: int
+    seed: int
+
+    def __repr__(self) -> str:
+        return (
+            f"Case(recipe={self.recipe}, changes={len(self.changes)}, crashes={self.crashes}, "
+            f"seed={self.seed})\n{self.plan!r}"
+        )
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    flow, recipe = draw(flows())
+    rng = Random(draw(st.integers(0, 2**32)))
+    plan = random_plan(flow, rng)
+    changes = [random_plan(flow, rng) for _ in range(draw(st.integers(0, 3)))]
+    return Case(flow, recipe, plan, changes, draw(st.integers(0, 2)), rng.randrange(2**32))
+
+
+@st.composite
+def flows(draw: st.DrawFn) -> tuple[Flow, list[str]]:
+    timed = draw(st.booleans())
+    flow = Flow("law", buckets=draw(st.sampled_from([1, 4, 16])))
+    recipe: list[str] = []
+    streams: list[Stream] = []
+    for number in range(draw(st.integers(1, 3))):
+        streams += _source(draw, flow, f"source{number}", timed, recipe)
+    for number in range(draw(st.integers(0, 7))):
+        streams = _grow(draw, streams, number, timed, recipe)
+    for number, stream in enumerate(streams):
+        stream.sink(f"sink{number}", collect())
+    return flow, recipe
+
+
+def _source(
+    draw: st.DrawFn, flow: Flow, name: str, timed: bool, recipe: list[str]
+) -> list[Stream]:
+    size = draw(st.integers(0, 24))
+    rows = draw(st.lists(_row(), min_size=size, max_size=size))
+    time = 0
+    for row in rows:
+        time += row.pop("gap")
+        row["ts"] = time + row.pop("jitter")
+    beats = None
+    if timed and rows and draw(st.booleans()):
+        beats = {draw(st.integers(1, len(rows))): draw(st.integers(0, time + 20))}
+    source = memory(rows, SCHEMA, heartbeats=beats)
+    if not timed:
+        recipe.append(f"{name}: {len(rows)} rows")
+        return [_narrow(name, flow.source(name, source))]
+    lateness = draw(st.integers(0, 6))
+    recipe.append(f"{name}: {len(rows)} rows, lateness {lateness}, heartbeats {beats}")
+    stream = flow.source(name, source, time="ts", lateness=lateness)
+    if draw(st.booleans()):
+        stream.late.sink(f"{name}.late", collect())
+    return [_narrow(name, stream)]
+
+
+def _narrow(name: str, stream: Stream) -> Stream:
+    return stream.map(f"{name}.narrow", lambda batch: {}, keeps=["k", "s", "v"])
+
+
+def _row() -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({
+        "gap": st.sampled_from([0, 0, 1, 2]),
+        "jitter": st.sampled_from([0, 0, 0, -1, -2, -5, 2]),
+        "k": st.integers(0, 4),
+        "s": st.sampled_from(["", "a", "bb", "a long enough string", "a long enough story"]),
+        "v": st.integers(0, 50),
+    })
+
+
+def _grow(
+    draw: st.DrawFn, streams: list[Stream], number: int, timed: bool, recipe: list[str]
+) -> list[Stream]:
+    """Append one step to a stream (or two), sometimes keeping what it came from as well."""
+    at = draw(st.integers(0, len(streams) - 1))
+    stream = streams[at]
+    timed = stream.type.time is not None
+    if len(streams) > 1 and draw(st.integers(0, 2)) == 0:
+        other = draw(st.sampled_from(streams))
+        if (other.type.time is not None) == timed:
+            choices = TIMED_PAIRS if timed else PAIRS
+            name = draw(st.sampled_from(sorted(choices)))
+            step = f"{number}-{name}"
+            recipe.append(f"{step}({stream.output.step}, {other.output.step})")
+            made = choices[name](step, stream, other)
+            kept = [s for s in streams if s.output not in (stream.output, other.output)]
+            return [*kept, made]
+    choices = {**ONE_PORT, **TIMED} if timed else ONE_PORT
+    name = draw(st.sampled_from([*sorted(choices), "side", "picky"]))
+    step = f"{number}-{name}"
+    recipe.append(f"{step}({stream.output.step})")
+    if name in ("side", "picky"):
+        made = stream.apply(step, ops.picky if name == "picky" else ops.fragile("side"))
+        made.errors.sink(f"{step}.errors", collect())
+    else:
+        made = choices[name](step, stream)
+    tee = draw(st.integers(0, 3)) == 0
+    return [*streams[:at], made, *streams[at + 1 :], *([stream] if tee else [])]

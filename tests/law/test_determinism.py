@@ -1,0 +1,52 @@
+"""The law: whatever the flow, data, plan, interleaving, changes and crashes, the result is the
+sequential one. `make soak` draws more cases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from anabranch.testing.compare import difference
+from anabranch.testing.interleaved import run_interleaved
+from anabranch.testing.sequential import run_sequential
+from tests.law.flows import Case, cases
+
+SHARDS = 8
+CASES = int(os.environ.get("ANABRANCH_SOAK", "512"))
+
+
+def holds(case: Case) -> None:
+    expected = run_sequential(case.flow)
+    got = run_interleaved(
+        case.flow, case.plan, case.seed, changes=case.changes, crashes=case.crashes
+    )
+    found = difference(case.flow, expected, got)
+    assert found is None, f"{case}\n{found}\n{got.events}"
+    assert expected.counters == got.counters, f"{case}\n{got.events}"
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_every_run_equals_the_sequential_run(shard: int) -> None:
+    law(holds, shard, CASES // SHARDS)()
+
+
+def law(
+    body: Callable[[Case], None], number: int, examples: int, phases: Any = tuple(Phase)
+) -> Callable[[], None]:
+    """A property with its own seed, so that shards draw different cases."""
+    soaking = "ANABRANCH_SOAK" in os.environ
+    configured = settings(
+        max_examples=examples,
+        derandomize=False,
+        database=None,
+        phases=phases,
+        report_multiple_bugs=False,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    property_ = configured(given(case=cases())(lambda case: body(case)))
+    return property_ if soaking else seed(number)(property_)

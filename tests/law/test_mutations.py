@@ -1,0 +1,118 @@
+"""The law must notice when the runtime is broken on purpose: each mutation makes it fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase
+
+from anabranch.engines.routing import Router
+from anabranch.operators.invocation import KeyState
+from anabranch.operators.timed import TimedKernel
+from anabranch.state.gate import Gate
+from anabranch.state.positions import FIRST, LAST, Root
+from anabranch.state.store import ObjectStore
+from anabranch.testing.region_run import RegionRun
+from tests.law.test_determinism import holds, law
+
+ENOUGH = 400
+
+Patch = pytest.MonkeyPatch
+
+
+def share_a_bucket(patch: Patch) -> None:
+    """Two replicas both believe that they own bucket 0."""
+    route = Router.route
+
+    def shared(self: Router, jumbo: Any, turn: int | None = None) -> Any:
+        if len(self._owner) and self.replicas > 1 and turn is not None:
+            self._owner[0] = turn % self.replicas
+        return route(self, jumbo, turn)
+
+    patch.setattr(Router, "route", shared)
+
+
+def skip_order_restoration(patch: Patch) -> None:
+    made = Gate.__init__
+    patch.setattr(Gate, "__init__", lambda self, ports, *, ordered=True: made(
+        self, ports, ordered=False))  # fmt: skip
+
+
+def straddle_a_timestamp(patch: Patch) -> None:
+    """Tuples of the ready time itself are let go, though more of them may come."""
+    ready = TimedKernel._ready
+
+    def eager(self: TimedKernel, over: bool) -> Root:
+        root = ready(self, over)
+        return root if over or root.time == FIRST else root._replace(rank=LAST)
+
+    patch.setattr(TimedKernel, "_ready", eager)
+
+
+def lose_schedule_buffers(patch: Patch) -> None:
+    release = ObjectStore.release
+
+    def forgetful(self: ObjectStore, buckets: Any) -> Any:
+        handover = release(self, buckets)
+        for entries in handover.values():
+            for entry in entries.values():
+                if isinstance(entry, KeyState):
+                    for buffer in entry.buffers:
+                        buffer.clear()
+        return handover
+
+    patch.setattr(ObjectStore, "release", forgetful)
+
+
+def lose_timers(patch: Patch) -> None:
+    """A replica that takes a bucket over does not look for its timers."""
+    absorb = ObjectStore.absorb
+
+    def deaf(self: ObjectStore, handover: Any) -> None:
+        absorb(self, handover)
+        self.arrivals -= 1
+
+    patch.setattr(ObjectStore, "absorb", deaf)
+
+
+def judge_lateness_by_batch(patch: Patch) -> None:
+    """All tuples of a batch are judged against what was seen before the batch."""
+
+    def by_batch(self: Any, source: int, jumbo: Any, rows: Any, times: Any, marks: Any) -> Any:
+        passed = self._passed()
+        bound = passed.get(source, FIRST)
+        own = times[rows]
+        newest = [bound, *(own - self._lateness).tolist(), *(m.passed for m in marks)]
+        passed[source] = max(newest)
+        return np.asarray(own >= bound)
+
+    patch.setattr(TimedKernel, "_judge_source", by_batch)
+
+
+def drop_unready_tuples(patch: Patch) -> None:
+    """What waits in a gate when the epoch ends is not handed on."""
+    patch.setattr(RegionRun, "preload", lambda self, leftover: None)
+
+
+@pytest.mark.parametrize(
+    "mutate",
+    [
+        share_a_bucket,
+        skip_order_restoration,
+        straddle_a_timestamp,
+        lose_schedule_buffers,
+        lose_timers,
+        judge_lateness_by_batch,
+        drop_unready_tuples,
+    ],
+)
+@pytest.mark.timeout(300)
+def test_the_law_fails_when_the_runtime_is_broken(
+    mutate: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError, match="total order|counters"):
+        law(holds, 0, ENOUGH, phases=[Phase.generate])()
