@@ -174,7 +174,7 @@ def test_a_violation_names_file_line_import_and_direction(tmp_path):
     (violation,) = violations_of(tmp_path, "plan/regions.py", "import math\nimport anabranch.run\n")
     assert violation.startswith("plan/regions.py:2: imports anabranch.run: ")
     assert "plan may import its own layer and lower ones" in violation
-    assert "{flow} < {io, plan} < {adapt, engines} < {run}" in violation
+    assert "{compositions, flow} < {io, plan} < {adapt, engines} < {run}" in violation
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ class Compositions:
     def reduce(
         self,
         name: str,
-        function: Callable[[Any, Any], Mapping[str, Any]],
+        function: Callable[[Any, Any], dict[str, Any]],
         *,
         key: Key | None = None,
         out: SchemaLike,

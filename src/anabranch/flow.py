@@ -108,7 +108,13 @@ class Flow:
         """
         self.graph.add(name, Role.SOURCE, SourceBody(source, self.order))
         stream = Stream(self, Output(name))
-        return stream if time is None else stream.timed(f"{name}.time", time, lateness=lateness)
+        if time is None:
+            return stream
+        try:
+            return stream.timed(f"{name}.time", time, lateness=lateness)
+        except BuildError:
+            self.graph.discard(name)  # a refused step must not block its name
+            raise
 
     def add(self, name: str, operator: Operator) -> Stream:
         """Add an operator with open ports, to be wired by `connect`."""

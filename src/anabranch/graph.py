@@ -113,7 +113,11 @@ class Graph:
             )
         step = Step(name, role, body, [None] * body.in_ports)
         self.steps[name] = step
-        self._type_when_connected(step)
+        try:
+            self._type_when_connected(step)
+        except BuildError:
+            del self.steps[name]  # a refused step must not block its name
+            raise
         return step
 
     def connect(self, source: Output, target: str, port: int = 0) -> None:
@@ -156,7 +160,17 @@ class Graph:
                 "put a union before it",
             )
         step.inputs[port] = source
-        self._type_when_connected(step)
+        try:
+            self._type_when_connected(step)
+        except BuildError:
+            step.inputs[port] = None  # a refused stream must not block the port
+            raise
+
+    def discard(self, name: str) -> None:
+        """Take back a step that nothing reads yet."""
+        ports = len(self.steps.pop(name).body.out_ports)
+        for port in range(ports):
+            self._types.pop(Output(name, port), None)
 
     def consumers(self, output: Output) -> list[tuple[str, int]]:
         """Every (step, input port) that reads a stream, in the order the steps were added."""

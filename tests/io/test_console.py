@@ -25,7 +25,7 @@ def test_columns_are_aligned_numbers_to_the_right(screen):
         "  n  word  share\n"
         "  1  a       0.5\n"
         "100  null  12.25\n"
-    )  # fmt: skip
+    )
 
 
 def test_the_header_comes_again_only_when_a_column_widens(screen):

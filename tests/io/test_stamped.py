@@ -100,9 +100,9 @@ def test_everything_else_is_the_wrapped_sources():
     assert source.due_rows(2.0) == 10
 
 
-def test_heartbeats_pass_through():
+def test_heartbeats_of_another_time_are_not_passed_on():
     source = stamped(memory(TABLE, heartbeats={5: 99}), Ticks())
-    assert source.read("memory", 0, 10).passed == 99
+    assert source.read("memory", 0, 10).passed is None
 
 
 def test_a_column_that_exists_is_refused():

@@ -19,7 +19,12 @@ from anabranch.operators.schedule import Schedule
 from anabranch.plan.plan import Plan
 from anabranch.testing.random_plans import random_plan
 from tests.law import operators as ops
-from tests.law.builtins import ONE_PORT_BUILTINS, TIMED_BUILTINS, TIMED_PAIR_BUILTINS
+from tests.law.builtins import (
+    ONE_PORT_BUILTINS,
+    PAIR_BUILTINS,
+    TIMED_BUILTINS,
+    TIMED_PAIR_BUILTINS,
+)
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("s", pa.string()), ("v", pa.int64())])
 
@@ -48,6 +53,7 @@ TIMED: dict[str, Step] = {
     **TIMED_BUILTINS,
 }
 PAIRS: dict[str, Any] = {
+    **PAIR_BUILTINS,
     "union": lambda n, a, b: a.union(n, b),
     "both": lambda n, a, b: a.apply(
         n, ops.two_ports(Schedule.exactly(1), StateKind.PARTITIONED), b
@@ -157,7 +163,7 @@ def _grow(
             made = choices[name](step, stream, other)
             kept = [s for s in streams if s.output not in (stream.output, other.output)]
             return [*kept, made]
-    choices = {**ONE_PORT, **TIMED} if timed else ONE_PORT
+    choices = TIMED if timed and draw(st.booleans()) else ONE_PORT
     name = draw(st.sampled_from([*sorted(choices), "side", "picky"]))
     step = f"{number}-{name}"
     recipe.append(f"{step}({stream.output.step})")

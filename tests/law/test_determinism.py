@@ -43,6 +43,7 @@ def law(
     configured = settings(
         max_examples=examples,
         derandomize=False,
+        deadline=None,
         database=None,
         phases=phases,
         report_multiple_bugs=False,

@@ -1,6 +1,6 @@
 """Runs one-input kernels in many ways: cut anywhere, spread over replicas, moved, restarted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,7 @@ class Drive:
         kernels = [self.kernel() for _ in range(3)]
         made: list[Made] = []
         last = int(jumbo.positions.columns[0].max(initial=0))
-        for cut in (*cuts, None):
+        for cut in (*(self._between_events(jumbo, c) for c in cuts), None):
             stop = len(jumbo) if cut is None else cut.row
             passed = end(last) if cut is None else self._frontier(jumbo, cut, frontier)
             for number, kernel in enumerate(kernels):
@@ -95,6 +95,15 @@ class Drive:
             names = self.routing or self.operator.key
             return bucket_of(hash_columns([jumbo.batch.column(n) for n in names]), BUCKETS)
         return np.zeros(len(jumbo), np.int64)
+
+    @staticmethod
+    def _between_events(jumbo: Jumbo, cut: Cut) -> Cut:
+        """Tuples of one event are never parted: no frontier stands between them."""
+        roots = list(zip(*(c.tolist() for c in jumbo.positions.columns[:4]), strict=True))
+        row = cut.row
+        while 0 < row < len(roots) and roots[row] == roots[row - 1]:
+            row += 1
+        return replace(cut, row=row)
 
     @staticmethod
     def _frontier(jumbo: Jumbo, cut: Cut, before: Root) -> Root:

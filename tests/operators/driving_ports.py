@@ -23,7 +23,7 @@ class Way:
     Each action is (kind, owners): kind "stay", "move" or "restart"; owners by bucket.
     """
 
-    cuts: tuple[int, ...] = ()
+    cuts: tuple[float, ...] = ()
     actions: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
@@ -92,7 +92,7 @@ def drive(
         "step", RANK, types, outputs, depth, BUCKETS, routing, counters=counters
     )
     roots = sorted({Root(*p[:4]) for j in inputs for p in j.positions.rows()})
-    frontiers = [roots[c * len(roots) // 100] for c in way.cuts if roots]
+    frontiers = [roots[int(c * len(roots) / 100)] for c in way.cuts if roots]
     frontiers.append(end(roots[-1].time if roots else 0))
     kernels = [operator.kernel(context) for _ in range(3)]
     owners: tuple[int, ...] = (0,) * BUCKETS

@@ -64,10 +64,22 @@ def test_the_end_of_time_is_no_time_later():
     assert [r["n"] for r in ran.rows()] == [0, 1]
 
 
+def test_a_key_is_not_forgotten_a_moment_too_soon():
+    rows = simple(SCHEMA, [("k", 0), ("k", 1), ("k", 2)], [0, 9, 10])
+    ran = drive(deduplicate("k", 10), [rows], Way((34, 67)), time=pa.int64())
+    assert [r["n"] for r in ran.rows()] == [0, 2]
+
+
 def test_keys_whose_time_is_over_are_forgotten():
-    rows = simple(SCHEMA, [(f"key {n}", n) for n in range(500)])
-    ran = drive(deduplicate("k", 20), [rows], Way(tuple(range(100))), time=pa.int64())
-    assert max(len(kernel.stores[0].table) for kernel in ran.kernels) <= 40
+    sizes = []
+    for length in (500, 4000):
+        rows = simple(SCHEMA, [(f"key {n}", n) for n in range(length)])
+        cuts = Way(tuple(percent / 10 for percent in range(1000)))
+        ran = drive(deduplicate("k", 20), [rows], cuts, time=pa.int64())
+        table = max((kernel.stores[0].table for kernel in ran.kernels), key=len)
+        assert len(table) <= 40
+        sizes.append(table.nbytes)
+    assert sizes[1] <= 2 * sizes[0]
 
 
 @pytest.mark.parametrize(

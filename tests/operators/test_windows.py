@@ -129,23 +129,21 @@ def test_count_windows_leave_at_the_tuple_that_completes_them(events, size, part
     assert same(made, sorted(wanted, key=lambda one: one[0]))
 
 
-@given(EVENTS, st.data())
-def test_windows_without_a_key_hold_everything(events, data):
-    for window in (tumbling(7), session(3)):
-        made = run(aggregate(window=window, n=ab.count()), events, data.draw(cuts(len(events))))
-        assert sum(row["n"] for _, row in made) == len(events)
-        assert [p[1:] for p, _ in made] == [(-RANK, 0, 0, 0)] * len(made)
-        assert [p[0] for p, _ in made] == [row["window_end"] for _, row in made]
+@given(EVENTS, st.sampled_from([tumbling(7), session(3)]), st.data())
+def test_windows_without_a_key_hold_everything(events, window, data):
+    made = run(aggregate(window=window, n=ab.count()), events, data.draw(cuts(len(events))))
+    assert sum(row["n"] for _, row in made) == len(events)
+    assert [p[1:] for p, _ in made] == [(-RANK, 0, 0, 0)] * len(made)
+    assert [p[0] for p, _ in made] == [row["window_end"] for _, row in made]
 
 
-@given(EVENTS, st.data())
-def test_windows_of_a_key_wider_than_the_routing_move_with_their_bucket(events, data):
+@pytest.mark.parametrize("window", [sliding(9, 4), session(3), count_window(2, partial=True)])
+@given(events=EVENTS, data=st.data())
+def test_windows_of_a_key_wider_than_the_routing_move_with_their_bucket(window, events, data):
     rows = [{"k": k, "x": x} for _, k, x in events]
     jumbo = stream(SCHEMA, rows, [t for t, _, _ in events])
-    for window in (sliding(9, 4), session(3), count_window(2, partial=True)):
-        operator = aggregate(["k", "x"], window=window, n=ab.count())
-        drive = Drive(operator, TIMED, routing=("k",))
-        assert same(drive.run(jumbo, data.draw(cuts(len(events)))), drive.run(jumbo))
+    drive = Drive(aggregate(["k", "x"], window=window, n=ab.count()), TIMED, routing=("k",))
+    assert same(drive.run(jumbo, data.draw(cuts(len(events)))), drive.run(jumbo))
 
 
 def test_a_window_leaves_as_soon_as_its_end_is_reached():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.positions import FIRST, LAST
-from anabranch.state.row_segment import same_keys
+from anabranch.state.row_segment import index_order, same_keys
 from anabranch.state.row_store import RowStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -96,6 +96,11 @@ def test_rows_that_came_from_elsewhere_are_older_than_rows_that_come_later():
     two.absorb(one.release([bucket("k")]))
     put(two, ["k"], [5], first=5)
     assert [row["v"] for _, row in held(two)] == list(range(6))
+
+
+def test_keys_of_one_hash_are_indexed_by_time_though_they_came_from_different_replicas():
+    hashes = np.array([9, 7, 7, 7], np.uint64)
+    assert index_order(hashes, np.array([0, 5, 8, 1])).tolist() == [3, 1, 2, 0]
 
 
 def test_release_copies_no_row():

@@ -50,7 +50,7 @@ class Channel:
         current = list(inputs)
         for name in self.pipelines[pipeline]:
             kernel = self.kernels[name]
-            outputs = kernel.step(current, frontier)
+            outputs = kernel.run(current, frontier)
             if tap is not None:
                 tap(name, current, outputs)
             frontier = kernel.frontier(frontier)

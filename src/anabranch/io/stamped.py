@@ -122,7 +122,8 @@ class StampedSource(Source):
         with self._lock:
             stamps = self._stamps(part, start, start + chunk.batch.num_rows)
         columns = [*chunk.batch.columns, pa.array(stamps, STAMP)]
-        return Chunk(pa.RecordBatch.from_arrays(columns, schema=schema), chunk.passed)
+        # Heartbeats speak of the wrapped source's own time, which may not be the arrival time.
+        return Chunk(pa.RecordBatch.from_arrays(columns, schema=schema))
 
     def due_rows(self, elapsed_s: float) -> int | None:
         """As the wrapped source."""

@@ -149,12 +149,14 @@ class Extreme(Accumulator):
         values = from_arrow(column)
         if np.issubdtype(self._dtype, np.floating):
             # One zero and one NaN, so that the result does not depend on which came first.
-            values = np.where(np.isnan(values), self._dtype.type(np.nan), values + 0)
+            with np.errstate(invalid="ignore"):  # signalling NaNs complain when touched
+                values = np.where(np.isnan(values), self._dtype.type(np.nan), values + 0)
         return {self.part("value"): values, self.part("seen"): valid(column)}
 
     def merge(self, state: Parts, codes: Ints, given: Parts) -> None:
         best = self._filled(state)
-        self._ufunc.at(best, codes, self._filled(given))
+        with np.errstate(invalid="ignore"):  # some builds of NumPy complain about NaN here
+            self._ufunc.at(best, codes, self._filled(given))
         state[self.part("value")] = best
         see(state[self.part("seen")], codes, given[self.part("seen")])
 
@@ -215,7 +217,10 @@ def _counted(column: pa.Array | None, rows: int) -> Ints:
 
 
 def _scan_sum(name: str, state: Parts, runs: Runs, given: Parts) -> Parts:
-    running = runs.accumulate(np.add, state[name], given[name])
+    if given[name].strides == (0,) and len(runs):
+        running = (runs.ranks() + 1) * given[name][0] + state[name][runs.codes]
+    else:
+        running = runs.accumulate(np.add, state[name], given[name])
     last = runs.last_rows()
     state[name][runs.codes[last]] = running[last]
     return {name: running}

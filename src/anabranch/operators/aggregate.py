@@ -60,11 +60,9 @@ class EveryKernel(AggregationKernel):
         after = self.functions.scan(state, runs, self.functions.lift(batch))
         self.functions.write(self.table, groups.slots, state)
         keys = [decoded_key(batch.column(n)) for n in self.operator.key]
-        return [
-            self.result(
-                [*keys, *self.functions.results(after)], jumbo.positions.pad(self.context.depth)
-            )
-        ]
+        columns = [*keys, *self.functions.results(after)]
+        made = pa.RecordBatch.from_arrays(columns, schema=self.context.outputs[0].schema)
+        return [Jumbo(made, jumbo.positions.pad(self.context.depth))]
 
 
 class FinalKernel(AggregationKernel):

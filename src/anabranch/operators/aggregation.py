@@ -236,11 +236,21 @@ class AggregationKernel(Kernel):
         if not len(positions):
             return None
         batch = pa.RecordBatch.from_arrays(list(columns), schema=self.context.outputs[0].schema)
-        return Jumbo(batch, positions).in_order()
+        return in_sequence([Jumbo(batch, positions)])
 
     def apart(self, times: Ints, rank: int, keys: Sequence[pa.Array]) -> Positions:
         """Positions of what stems from no tuple: by time, step and key."""
         return stand_apart(times, rank, keys, self.context.depth)
+
+
+def in_sequence(parts: Sequence[Jumbo | None]) -> Jumbo | None:
+    """All results in sequential order; None when there are none."""
+    made = [part for part in parts if part is not None and len(part)]
+    if not made:
+        return None
+    whole = Jumbo.concat(made)
+    # Results by key hardly ever stand in order already, so it is not worth asking.
+    return whole.take(whole.positions.order())
 
 
 def stand_apart(times: Ints, rank: int, keys: Sequence[pa.Array], depth: int) -> Positions:

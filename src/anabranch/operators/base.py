@@ -18,7 +18,7 @@ import pyarrow as pa
 from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.schemas import columns_of
-from anabranch.state.positions import Jumbo, Root
+from anabranch.state.positions import Jumbo, Mark, Root
 from anabranch.state.store import Store
 
 
@@ -93,11 +93,25 @@ class Kernel:
     """
 
     stores: tuple[Store, ...] = ()
+    hears_marks: bool = False  # a clock takes the marks of the sources in; others let them pass
 
     def __init__(self, context: KernelContext) -> None:
         """Remember the place in the flow."""
         self.context = context
         self.last_time: int | None = None  # greatest time of the stream, known once it is over
+
+    def run(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
+        """What engines call: a step, with the marks of the sources carried past it."""
+        outputs = self.step(inputs, frontier)
+        marks = tuple(m for j in inputs if j is not None for m in j.marks)
+        if not marks or self.hears_marks:
+            return outputs
+        return [self._marked(port, jumbo, marks) for port, jumbo in enumerate(outputs)]
+
+    def _marked(self, port: int, jumbo: Jumbo | None, marks: tuple[Mark, ...]) -> Jumbo:
+        if jumbo is None:
+            return Jumbo.empty(self.context.outputs[port].schema, 0, marks)
+        return Jumbo(jumbo.batch, jumbo.positions, marks)
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """Process all input up to a frontier."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from anabranch.errors import BuildError
 from anabranch.graph import StreamType
 from anabranch.operators.aggregates import Accumulators
-from anabranch.operators.aggregation import Aggregation, decoded_key
+from anabranch.operators.aggregation import Aggregation, decoded_key, in_sequence
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.schemas import columns_of
 from anabranch.operators.windows import TimeWindow
@@ -26,6 +26,9 @@ from anabranch.state.positions import Ints, Jumbo, Root
 
 class Combine(Operator):
     """The partial results of each batch."""
+
+    batch_dependent = True
+    before_shuffle = True
 
     def __init__(self, operator: Aggregation) -> None:
         """Describe what will be aggregated; nothing runs."""
@@ -71,15 +74,11 @@ class CombineKernel(Kernel):
         jumbo = inputs[0]
         if jumbo is None:
             return [None]
-        made = [
+        parts = [
             self._combined(part, starts, number)
             for number, (part, starts) in enumerate(self._assigned(jumbo))
         ]
-        if not made:
-            depth = self.context.depth + 1
-            return [Jumbo.empty(self.context.outputs[0].schema, depth, jumbo.marks)]
-        result = Jumbo.concat(made).in_order()
-        return [Jumbo(result.batch, result.positions, jumbo.marks)]
+        return [in_sequence(parts)]
 
     def _assigned(self, jumbo: Jumbo) -> Iterator[tuple[Jumbo, Ints | None]]:
         """The batch once per window that a tuple may be in, with the start of that window."""

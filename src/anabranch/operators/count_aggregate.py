@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.operators.aggregates import taken
-from anabranch.operators.aggregation import Aggregation, AggregationKernel
+from anabranch.operators.aggregation import Aggregation, AggregationKernel, in_sequence
 from anabranch.operators.base import Kernel, KernelContext, Outputs
 from anabranch.operators.runs import Runs
 from anabranch.operators.segments import Segments
@@ -55,8 +55,7 @@ class CountKernel(AggregationKernel):
             made.append(self._update(jumbo))
         if is_end(frontier):
             made.append(self._close())
-        over = [m for m in made if m is not None]
-        return [Jumbo.concat(over).in_order() if over else None]
+        return [in_sequence(made)]
 
     def _update(self, jumbo: Jumbo) -> Jumbo | None:
         table, full = self.table, self._window.count

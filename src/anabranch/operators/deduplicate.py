@@ -73,8 +73,6 @@ class DeduplicateKernel(Kernel):
             if passing.any():
                 out = jumbo.where(passing)
         self._sweep(frontier)
-        if out is None and jumbo is not None and jumbo.marks:
-            out = Jumbo.empty(jumbo.batch.schema, self.context.depth, jumbo.marks)
         return [out]
 
     def _passing(self, jumbo: Jumbo) -> Mask:
@@ -109,6 +107,8 @@ class DeduplicateKernel(Kernel):
             self._swept = bound
             table = self._store.table
             table.remove(table.expired(bound + 1))
+            # Checkpoints are whole snapshots, so nobody asks for the log of removed keys.
+            table.forget(table.commit())
 
 
 def pick_apart(

@@ -7,7 +7,6 @@ merged order alone. Rows wait on their side until no tuple to come can be near e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -134,13 +133,11 @@ class _Arrivals(NamedTuple):
     ordered: Positions
 
 
-@dataclass(frozen=True)
-class _Matches:
-    """Pairs that come out, with the tuple that causes each and the place of the earlier one."""
+class _Matches(NamedTuple):
+    """Pairs that come out, and for each the number of its later tuple in the common order."""
 
     batch: pa.RecordBatch
     causes: Ints
-    earlier: Ints
 
 
 class JoinKernel(Kernel):
@@ -229,34 +226,30 @@ class JoinKernel(Kernel):
         ]
         schema = self.context.outputs[0].schema
         batch = pa.RecordBatch.from_arrays([*keys, *others], schema=schema)
-        made.append(_Matches(batch, *_causes(new, left, lefts, right, rights)))
+        made.append(_Matches(batch, _causes(new, left, lefts, right, rights)))
 
     def _others(self, schema: pa.Schema) -> list[str]:
         return [name for name in schema.names if name not in self._key]
 
     def _to_jumbo(self, ordered: Positions, made: list[_Matches]) -> Jumbo:
         causes = np.concatenate([m.causes for m in made])
-        order = np.lexsort((np.concatenate([m.earlier for m in made]), causes))
+        # Stable: a tuple's matches were found segment by segment, which is oldest first, and in the
+        # order of their index, which is that of arrival for rows of one key.
+        order = np.argsort(causes, kind="stable")
         causes = causes.take(order)
         positions = ordered.take(causes).extend(emission_index(causes))
         batch = pa.concat_batches([m.batch for m in made]).take(pa.array(order))
         return Jumbo(batch, positions)
 
 
-def _causes(
-    new: _Arrivals, left: Segment, lefts: Ints, right: Segment, rights: Ints
-) -> tuple[Ints, Ints]:
-    """For each pair: the later tuple's number in the common order, the earlier one's serial."""
-    fresh = [side is made for side, made in zip((left, right), new.segments, strict=True)]
-    if all(fresh):
-        left_ranks = new.ranks[LEFT].take(left.rows.take(lefts))
-        right_ranks = new.ranks[RIGHT].take(right.rows.take(rights))
-        left_is_later = left_ranks > right_ranks
-        earlier = np.where(left_is_later, right.serials.take(rights), left.serials.take(lefts))
-        return np.maximum(left_ranks, right_ranks), earlier
-    if fresh[LEFT]:
-        return new.ranks[LEFT].take(left.rows.take(lefts)), right.serials.take(rights)
-    return new.ranks[RIGHT].take(right.rows.take(rights)), left.serials.take(lefts)
+def _causes(new: _Arrivals, left: Segment, lefts: Ints, right: Segment, rights: Ints) -> Ints:
+    """For each pair the later tuple's number in the common order; old tuples come before new."""
+    ranks = [
+        new.ranks[port].take(segment.rows.take(places))
+        for port, (segment, places) in enumerate(((left, lefts), (right, rights)))
+        if segment is new.segments[port]
+    ]
+    return np.maximum(*ranks) if len(ranks) > 1 else ranks[0]
 
 
 def join(

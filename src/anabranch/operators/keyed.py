@@ -163,14 +163,13 @@ class KeyedBatchKernel(Kernel):
 
 
 def keyed(
-    function: KeyedFunction | None = None,
     *,
     key: str | Sequence[str],
     state: SchemaLike,
     out: SchemaLike = None,
     keeps: str | Sequence[str] = (),
     on_error: OnError | str = OnError.FAIL,
-) -> Any:
+) -> Callable[[KeyedFunction], KeyedBatch]:
     """Make a function of (batch, state) an operator with columnar state per key.
 
     Example:
@@ -183,6 +182,4 @@ def keyed(
         >>> seen_so_far.key
         ('word',)
     """
-    if function is None:
-        return lambda f: KeyedBatch(f, key, state, out, keeps, on_error)
-    return KeyedBatch(function, key, state, out, keeps, on_error)
+    return lambda function: KeyedBatch(function, key, state, out, keeps, on_error)

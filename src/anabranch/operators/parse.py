@@ -201,11 +201,9 @@ class ParseKernel(BatchKernel):
         if parts:
             columns = pa.concat_tables(parts).combine_chunks().to_batches()[0]
             source = jumbo if len(good) == len(jumbo) else jumbo.take(good)
-            made = attach(operator, context, source, columns, None, expands=False)
-            out = Jumbo(made.batch, made.positions, jumbo.marks)
+            outputs: Outputs = [attach(operator, context, source, columns, None, expands=False)]
         else:
-            out = self._empty(jumbo)
-        outputs: Outputs = [out]
+            outputs = [None]
         if operator.on_error is OnError.SIDE:
             outputs.append(rejected(operator, context, jumbo, bad))
         return outputs

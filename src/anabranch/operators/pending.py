@@ -45,15 +45,16 @@ class Pending:
 
     def take(self, until: int) -> Ints:
         """Take out the rows that are due at or before a time."""
-        due: list[Ints] = []
+        noted: list[Ints] = []
         while self._times and self._times[0] <= until:
-            slots = np.concatenate(self._slots.pop(heapq.heappop(self._times)))
-            later = self._store.table.time(slots) > until
-            if later.any():
-                self.add(slots[later])
-                slots = slots[~later]
-            due.append(slots)
-        return np.concatenate(due) if due else np.zeros(0, np.int64)
+            noted += self._slots.pop(heapq.heappop(self._times))
+        if not noted:
+            return np.zeros(0, np.int64)
+        slots = np.concatenate(noted)
+        later = self._store.table.time(slots) > until
+        if later.any():
+            self.add(slots[later])
+        return slots[~later]
 
     def earliest(self) -> int | None:
         """When something is due next."""

@@ -35,7 +35,9 @@ class Runs:
     def __init__(self, codes: Ints, groups: int) -> None:
         """Sort the rows by group; rows of a group keep their order."""
         self.codes, self.groups = codes, groups
-        self.order = np.argsort(codes, kind="stable")
+        # Few groups fit a short type, which NumPy sorts by radix, several times faster.
+        narrow = codes.astype(np.uint16) if groups <= 1 << 16 else codes
+        self.order = np.argsort(narrow, kind="stable")
         self.counts = np.bincount(codes, minlength=groups)
         self.starts = np.cumsum(self.counts) - self.counts
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import OperatorError, SchemaError
 
-SchemaLike = pa.Schema | str | Mapping[str, pa.DataType] | None
+SchemaLike: TypeAlias = pa.Schema | str | Mapping[str, pa.DataType] | None
 
 _PARAMETRIC = {
     "timestamp[s]": pa.timestamp("s"),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from anabranch.operators.accumulators import Parts
 from anabranch.operators.aggregates import taken
-from anabranch.operators.aggregation import Aggregation, AggregationKernel
+from anabranch.operators.aggregation import Aggregation, AggregationKernel, in_sequence
 from anabranch.operators.base import Kernel, KernelContext, Outputs
 from anabranch.operators.pending import Pending
 from anabranch.operators.runs import Runs
@@ -58,8 +58,7 @@ class SessionKernel(AggregationKernel):
         if jumbo is not None and len(jumbo):
             made.append(self._update(jumbo))
         made.append(self._leave(self._pending.take(frontier.time)))
-        over = [m for m in made if m is not None]
-        return [Jumbo.concat(over).in_order() if over else None]
+        return [in_sequence(made)]
 
     def next_timer(self) -> int | None:
         """The earliest end of a session as it stands."""

@@ -1,8 +1,8 @@
 """The three batch shapes of stateless operators: map, filter, expand.
 
 Each keeps lineage by construction: a map returns as many rows as came in, a filter a mask, an
-expand rows with the index of the row each came from. Columns named in `keeps` are carried by the runtime,
-not by the author's function, so that the planner may rely on them.
+expand rows with the index of the row each came from. Columns named in `keeps` are carried by the
+runtime, not by the author's function, so that the planner may rely on them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.errors import OperatorError
+from anabranch.errors import BuildError, OperatorError
 from anabranch.graph import StreamType
 from anabranch.operators.base import (
     Kernel,
@@ -65,6 +65,13 @@ class BatchOperator(Operator):
         if self.kept_names != "*":
             columns_of(step, tuple(self.kept_names), given.schema)
         kept = self.keeps(given.schema)
+        if given.changelog is not None and not kept.issuperset(given.changelog):
+            raise BuildError(
+                step,
+                f"the columns {list(given.changelog)} kept, by which a row replaces another",
+                f"keeps={sorted(kept)}",
+                "name them in keeps=",
+            )
         fields = [f for f in given.schema if f.name in kept] + list(self.out)
         changelog = given.changelog
         main = StreamType(pa.schema(fields), given.time, changelog)
@@ -146,8 +153,7 @@ class BatchKernel(Kernel):
         """One call of the author's function per jumbo tuple, more only when it raises."""
         jumbo = inputs[0]
         if jumbo is None or not len(jumbo):
-            bare = self._empty(jumbo) if jumbo is not None and jumbo.marks else None
-            return [bare] + [None] * (len(self.context.outputs) - 1)
+            return [None] * len(self.context.outputs)
         good: list[Jumbo] = []
         bad: list[tuple[int, str]] = []
 
@@ -166,15 +172,10 @@ class BatchKernel(Kernel):
             bad.append((row, f"{type(error).__name__}: {error}"))
 
         isolate(jumbo.batch, run, give_up)
-        out = Jumbo.concat(good) if good else self._empty(jumbo)
-        outputs: Outputs = [Jumbo(out.batch, out.positions, jumbo.marks)]
+        outputs: Outputs = [Jumbo.concat(good) if good else None]
         if self._operator.on_error is OnError.SIDE:
             outputs.append(rejected(self._operator, self.context, jumbo, bad))
         return outputs
-
-    def _empty(self, jumbo: Jumbo) -> Jumbo:
-        depth = self._operator.levels(self.context.depth)
-        return Jumbo.empty(self.context.outputs[0].schema, depth, jumbo.marks)
 
 
 def attach(
@@ -294,12 +295,11 @@ class RowFlatMap:
 
 
 def map(
-    function: BatchFunction | None = None,
     *,
     out: SchemaLike = None,
     keeps: str | Sequence[str] = (),
     on_error: OnError | str = OnError.FAIL,
-) -> Any:
+) -> Callable[[BatchFunction], Map]:
     """Make a function of a batch a map: rows in = rows out.
 
     Example:
@@ -310,29 +310,22 @@ def map(
         >>> measure.out.names
         ['length']
     """
-    if function is None:
-        return lambda f: Map(f, out, keeps, on_error)
-    return Map(function, out, keeps, on_error)
+    return lambda function: Map(function, out, keeps, on_error)
 
 
-def filter(function: BatchFunction | None = None, *, on_error: OnError | str = OnError.FAIL) -> Any:
+def filter(*, on_error: OnError | str = OnError.FAIL) -> Callable[[BatchFunction], Filter]:
     """Make a function from a batch to a mask a filter."""
-    if function is None:
-        return lambda f: Filter(f, on_error)
-    return Filter(function, on_error)
+    return lambda function: Filter(function, on_error)
 
 
 def expand(
-    function: BatchFunction | None = None,
     *,
     out: SchemaLike = None,
     keeps: str | Sequence[str] = (),
     on_error: OnError | str = OnError.FAIL,
-) -> Any:
+) -> Callable[[BatchFunction], Expand]:
     """Make a function from a batch to (columns, parents) an expand."""
-    if function is None:
-        return lambda f: Expand(f, out, keeps, on_error)
-    return Expand(function, out, keeps, on_error)
+    return lambda function: Expand(function, out, keeps, on_error)
 
 
 def flat_map(

@@ -111,7 +111,9 @@ def _under_bucket(sources: Positions, bucket: int, parents: Ints) -> Positions:
     return sources.extend(level).extend(emission_index(parents))
 
 
-def shared(*, out: SchemaLike, buckets: int = DEFAULT_BUCKETS) -> Callable[[SharedFunction], Any]:
+def shared(
+    *, out: SchemaLike, buckets: int = DEFAULT_BUCKETS
+) -> Callable[[SharedFunction], Shared]:
     """Make a function of (batch, bucket) a shared operator.
 
     Example:

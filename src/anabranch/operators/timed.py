@@ -53,6 +53,8 @@ class Timed(Operator):
 class TimedKernel(Kernel):
     """Judges, holds and releases."""
 
+    hears_marks = True
+
     def __init__(self, context: KernelContext, operator: Timed) -> None:
         """A running copy that has seen nothing."""
         super().__init__(context)

@@ -65,7 +65,7 @@ def duration(value: int | timedelta | None, time: pa.DataType | None, step: str)
                 "timedelta fits streams timed by a timestamp column",
             )
         value = round(value.total_seconds() * 1_000_000)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if type(value) is not int or value < 0:
         raise BuildError(
             step,
             "a non-negative length of time",

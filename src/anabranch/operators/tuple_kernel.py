@@ -8,7 +8,6 @@ neither batching nor the number of replicas can show.
 from __future__ import annotations
 
 import copy
-import heapq
 from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
@@ -31,6 +30,7 @@ from anabranch.operators.invocation import (
 from anabranch.operators.rows import is_nan, row_reader
 from anabranch.operators.schedule import Take
 from anabranch.operators.times import duration
+from anabranch.operators.wakes import Wakes
 from anabranch.state.hashing import bucket_of, hash_columns, order_prefix
 from anabranch.state.positions import FIRST, LAST, ROOT_WIDTH, Jumbo, Positions, Root, is_end
 from anabranch.state.store import ObjectStore
@@ -56,7 +56,7 @@ class TupleKernel(Kernel):
         self._readers = [row_reader(t.schema) for t in context.inputs]
         self._outs = tuple((n, tuple(s.names)) for n, s in operator.out_schemas.items())
         self._ttl = duration(operator.ttl, context.inputs[0].time, context.step)
-        self._wakes: list[tuple[int, int, int, int, _Key]] = []
+        self._wakes, self._expiries = Wakes(), Wakes()
         self._indexed_arrivals = 0
         # Only here does an invocation consume nothing but tuples of the current event, so that an
         # emission may stand at the tuple it was made from.
@@ -85,20 +85,21 @@ class TupleKernel(Kernel):
             self._settle(bucket, key, entry)
         self._fire_due(frontier, out)
         if is_end(frontier):
-            self._close(out)
+            self._close(frontier, out)
         return [self._to_jumbo(port, made) for port, made in enumerate(out)]
 
     def next_timer(self) -> int | None:
         """Earliest timer of any key."""
         self._refresh_index()
-        while self._wakes:
-            time, _, _, bucket, key = self._wakes[0]
-            entry = self._store.bucket(bucket).get(key.value)
+        while (wake := self._wakes.first()) is not None:
+            entry: KeyState | None = self._store.bucket(wake.bucket).get(wake.key)
             if entry is not None:
                 self._end_chains(entry)
-                if entry.timers and entry.timers[0].time <= time:
-                    return time
-            heapq.heappop(self._wakes)
+                if entry.timers and entry.timers[0].time <= wake.time:
+                    return entry.timers[0].time
+            self._wakes.pop(wake.time)
+            if entry is not None:
+                self._note_timer(wake.bucket, wake.key, entry)
         return None
 
     def _by_key(
@@ -150,8 +151,9 @@ class TupleKernel(Kernel):
         for root, event in groupby(arrivals, key=lambda a: a[0][:ROOT_WIDTH]):
             time = root[0]
             self._end_chains(entry)
+            numbering: dict[tuple[int, ...], int] = {}
             while entry.timers and entry.timers[0].time <= time:
-                self._fire(key, entry, entry.timers[0], out)
+                self._fire(key, entry, entry.timers[0], out, numbering)
                 self._end_chains(entry)
             self._expire(entry, time)
             base = root
@@ -193,42 +195,46 @@ class TupleKernel(Kernel):
         if entry.is_blank():
             self._store.bucket(bucket).pop(key, None)
             return
-        self._note(bucket, key, entry)
+        self._note_timer(bucket, key, entry)
+        self._note_expiry(bucket, key, entry)
 
-    def _note(self, bucket: int, key: Any, entry: KeyState) -> None:
-        prefix, mixed = entry.order
+    def _note_timer(self, bucket: int, key: Any, entry: KeyState) -> None:
         if entry.timers:
-            heapq.heappush(self._wakes, (entry.timers[0].time, prefix, mixed, bucket, _Key(key)))
-        if self._ttl is not None and entry.touched != LAST:
-            due = entry.touched + self._ttl
-            heapq.heappush(self._wakes, (due, prefix, mixed, bucket, _Key(key)))
+            self._wakes.note(entry.timers[0].time, entry.order, bucket, key)
+
+    def _note_expiry(self, bucket: int, key: Any, entry: KeyState) -> None:
+        if self._ttl is not None:
+            self._expiries.note(entry.touched + self._ttl, entry.order, bucket, key)
 
     def _refresh_index(self) -> None:
         """Buckets that came from elsewhere bring their timers with them."""
         if self._indexed_arrivals != self._store.arrivals:
             self._indexed_arrivals = self._store.arrivals
-            self._wakes = []
+            self._wakes.clear()
+            self._expiries.clear()
             for bucket, key, entry in self._store.items():
-                self._note(bucket, key, entry)
+                self._note_timer(bucket, key, entry)
+                self._note_expiry(bucket, key, entry)
 
     def _fire_due(self, frontier: Root, out: list[list[Emission]]) -> None:
         """Fire every timer the frontier has reached; forget what has outlived its time."""
-        while self._wakes and self._wakes[0][0] <= frontier.time:
-            _, _, _, bucket, wrapped = heapq.heappop(self._wakes)
-            key = wrapped.value
-            entry = self._store.bucket(bucket).get(key)
+        while (wake := self._wakes.pop(frontier.time)) is not None:
+            entry = self._store.bucket(wake.bucket).get(wake.key)
             if entry is None:
                 continue
-            fired = False
+            numbering: dict[tuple[int, ...], int] = {}
             self._end_chains(entry)
             while entry.timers and entry.timers[0].time <= frontier.time:
-                self._fire(key, entry, entry.timers[0], out)
+                self._fire(wake.key, entry, entry.timers[0], out, numbering)
                 self._end_chains(entry)
-                fired = True
-            if not is_end(frontier):
-                self._expire_at(entry, frontier.time)
-            if fired or entry.is_blank():
-                self._settle(bucket, key, entry)
+            self._settle(wake.bucket, wake.key, entry)
+        while not is_end(frontier) and (due := self._expiries.pop(frontier.time)) is not None:
+            entry = self._store.bucket(due.bucket).get(due.key)
+            # Physical clean-up; no tuple before the frontier can come, so nobody could tell.
+            if entry is not None and not entry.timers:
+                self._expire(entry, frontier.time)
+                if entry.is_blank():
+                    self._store.bucket(due.bucket).pop(due.key, None)
 
     def _end_chains(self, entry: KeyState) -> None:
         """Timers that set each other end with the stream, else they never would."""
@@ -236,25 +242,31 @@ class TupleKernel(Kernel):
         if last is not None:
             entry.timers = [t for t in entry.timers if not t.chained or t.time <= last]
 
-    def _expire_at(self, entry: KeyState, time: int) -> None:
-        """Physical clean-up; no tuple before `time` can come, so nobody could tell."""
-        if not entry.timers:
-            self._expire(entry, time)
-
-    def _fire(self, key: Any, entry: KeyState, timer: Timer, out: list[list[Emission]]) -> None:
+    def _fire(
+        self,
+        key: Any,
+        entry: KeyState,
+        timer: Timer,
+        out: list[list[Emission]],
+        numbering: dict[tuple[int, ...], int],
+    ) -> None:
+        """Timers of one time go on numbering: each emission has a place of its own."""
         entry.timers.remove(timer)
         self._expire(entry, timer.time)
         base = self._apart(timer.time, -self.context.rank, entry)
         taken: list[list[Waiting]] = [[] for _ in range(self._operator.in_ports)]
-        self._invoke(key, entry, taken, Reason.TIMER, base, out, timer.tag)
+        self._invoke(key, entry, taken, Reason.TIMER, base, out, timer.tag, numbering)
 
-    def _close(self, out: list[list[Emission]]) -> None:
+    def _close(self, frontier: Root, out: list[list[Emission]]) -> None:
         """The end of a bounded stream, told to every key that is remembered."""
         entries = list(self._store.items())
         self._store.release([bucket for bucket, _, _ in entries])
         if not self._operator.closing:
             return
         for _, key, entry in entries:
+            self._expire(entry, frontier.sub)
+            if entry.is_blank():
+                continue
             taken = [list(buffer) for buffer in entry.buffers]
             for buffer in entry.buffers:
                 buffer.clear()
@@ -338,7 +350,7 @@ class TupleKernel(Kernel):
             values = [e.values[index] for e in made]
             try:
                 arrays.append(pa.array(values, type=column.type))
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
                 raise OperatorError(
                     self.context.step,
                     f"{column.name!r} of type {column.type}",
@@ -347,18 +359,6 @@ class TupleKernel(Kernel):
                 ) from error
         batch = pa.RecordBatch.from_arrays(arrays, schema=wanted)
         return Jumbo(batch, Positions.of_rows([e.position for e in made], self._width))
-
-
-class _Key:
-    """A key in the timer heap: never compared, since keys of one order may be of any type."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __lt__(self, other: _Key) -> bool:
-        return False
 
 
 _NAN = float("nan")

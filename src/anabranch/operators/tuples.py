@@ -147,7 +147,9 @@ def _decorator(kind: StateKind, properties: dict[str, Any]) -> Callable[[Invoke]
     return lambda function: FunctionOperator(function, state=kind, **properties)
 
 
-def partitioned(*, key: str | Sequence[str], **properties: Any) -> Callable[[Invoke], Any]:
+def partitioned(
+    *, key: str | Sequence[str], **properties: Any
+) -> Callable[[Invoke], FunctionOperator]:
     """Make a function an operator with independent state per key.
 
     Example:
@@ -162,11 +164,11 @@ def partitioned(*, key: str | Sequence[str], **properties: Any) -> Callable[[Inv
     return _decorator(StateKind.PARTITIONED, {"key": key, **properties})
 
 
-def stateful(**properties: Any) -> Callable[[Invoke], Any]:
+def stateful(**properties: Any) -> Callable[[Invoke], FunctionOperator]:
     """Make a function an operator with one global state; it sees its input in total order."""
     return _decorator(StateKind.STATEFUL, properties)
 
 
-def stateless(**properties: Any) -> Callable[[Invoke], Any]:
+def stateless(**properties: Any) -> Callable[[Invoke], FunctionOperator]:
     """Make a function an operator without state, fired once per tuple."""
     return _decorator(StateKind.STATELESS, properties)

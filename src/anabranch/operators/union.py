@@ -51,9 +51,9 @@ class UnionKernel(Kernel):
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """One batch of all ports."""
         parts = [
-            Jumbo(j.batch, j.positions.under_port(port, self.context.depth), j.marks)
+            Jumbo(j.batch, j.positions.under_port(port, self.context.depth))
             for port, j in enumerate(inputs)
-            if j is not None and (len(j) or j.marks)
+            if j is not None and len(j)
         ]
         return [Jumbo.concat(parts).in_order() if parts else None]
 

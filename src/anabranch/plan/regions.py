@@ -112,7 +112,8 @@ def _chain(flow: Flow, first: str) -> tuple[str, ...]:
         if len(successors) != 1:
             return tuple(chain)
         following = flow.graph.steps[successors[0][0]]
-        if following.role is not Role.OPERATOR or len(following.inputs) != 1:
+        # Fused steps hand on their main output only.
+        if following.role is not Role.OPERATOR or following.inputs != [Output(chain[-1])]:
             return tuple(chain)
         chain.append(following.name)
 

@@ -1,8 +1,8 @@
 """Epochs: stretches of the stream under one plan, and how the next one is asked for.
 
 A pure state machine. A switch is asked for, then begun when the first source places its barrier,
-and from then on it happens whole. Until it is begun a newer request supersedes it; after that a newer
-request waits its turn (STRETCH §6.1).
+and from then on it happens whole. Until it is begun a newer request supersedes it; after that a
+newer request waits its turn (STRETCH §6.1).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Epochs(Generic[P]):
     Example:
         >>> epochs = Epochs("plan a")
         >>> epochs.request("plan b")
-        ... epochs.request("plan c")
+        >>> epochs.request("plan c")
         >>> epochs.begin()
         1
         >>> (epochs.plan(0), epochs.plan(1))

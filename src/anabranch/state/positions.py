@@ -26,8 +26,9 @@ import pyarrow as pa
 Ints = npt.NDArray[np.int64]
 
 ROOT_WIDTH = 4
-LAST = int(np.iinfo(np.int64).max)
-FIRST = int(np.iinfo(np.int64).min)
+# The bounds of time leave room on both sides: a window at the end of time must not overflow.
+LAST = 1 << 62
+FIRST = -LAST
 
 
 class Root(NamedTuple):
@@ -148,10 +149,12 @@ class Positions:
         """Whether the rows stand in sequential order already."""
         undecided = np.ones(max(len(self) - 1, 0), dtype=bool)
         for column in self.columns:
-            step = np.diff(column) if column.strides != (0,) else np.zeros(len(undecided), np.int64)
-            if (step[undecided] < 0).any():
+            if column.strides == (0,):
+                continue
+            left, right = column[:-1], column[1:]  # a difference could overflow
+            if (undecided & (right < left)).any():
                 return False
-            undecided &= step == 0
+            undecided &= left == right
             if not undecided.any():
                 return True
         return True

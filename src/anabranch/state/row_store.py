@@ -26,6 +26,9 @@ _MOST_MERGED_BYTES = 1 << 30  # texts of one Arrow column have 32-bit offsets
 class RowStore:
     """Rows of one operator on one replica, in any number per key.
 
+    Of the rows of one key, those in an earlier segment came earlier, and so did those at an earlier
+    place of a segment.
+
     Args:
         schema: The columns of the rows.
         key: Columns that rows are looked up by; none when all rows belong together.

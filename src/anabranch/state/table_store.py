@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.state.hashing import bucket_of, hash_columns
-from anabranch.state.table import KeyedTable, TableDelta
+from anabranch.state.table import KeyedTable
+from anabranch.state.table_delta import TableDelta
 
 
 class TableStore:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from anabranch.flow import Flow
-from anabranch.graph import Role
+from anabranch.graph import Output, Role
 from anabranch.state.positions import Jumbo
 from anabranch.testing.result import RunResult, Tap
 
@@ -47,12 +47,17 @@ def blame(flow: Flow, left: Seen, right: Seen) -> str | None:
             left.get(name, nothing),
             right.get(name, nothing),
         )
-        if left_out == right_out or flow.graph.steps[name].body.batch_dependent:
+        if left_out == right_out or _may_show_batching(flow, name):
             continue
         if left_in == right_in:
             return name
         suspects.append(name)
     return suspects[0] if suspects else None
+
+
+def _may_show_batching(flow: Flow, name: str) -> bool:
+    changes = flow.resolve().types[Output(name)].changelog is not None
+    return changes or flow.graph.steps[name].body.batch_dependent
 
 
 def run_recorded(run: Callable[[Tap], RunResult]) -> tuple[RunResult, Seen]:

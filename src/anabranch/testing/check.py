@@ -8,8 +8,9 @@ goes, and the step that got the same and gave something else is named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 
 from anabranch.errors import DeterminismError
@@ -104,66 +105,77 @@ def check(flow: Flow, *, cases: int = 40, rows: int = 200, seed: int = 0) -> Rep
         True
     """
     recording = Recording.of(flow, rows)
+    fed = recording.feed(flow)
+    expected, left = run_recorded(partial(_again, fed))
+    runs = 0
+    for question, how, runner in _questions(flow, cases, seed):
+        runs += 1
+        got, right = run_recorded(partial(runner, fed))
+        found = difference(flow, expected, got)
+        if found is not None:
+            seen = Finding(question, how, blame(flow, left, right), found, recording)
+            return Report(flow.name, recording.size, runs, _smaller(flow, seen, runner))
+    return Report(flow.name, recording.size, runs)
+
+
+def _questions(flow: Flow, cases: int, seed: int) -> Iterator[tuple[str, str, Runner]]:
+    """What is asked, how, and the run that answers."""
+    yield "differs between two identical runs", "running it twice", _again
     rng = Random(seed)
-    questions = [("differs between two identical runs", "running it twice", _again)]
     plain = Plan.sequential(flow)
-    for number in range(max(1, cases // 4)):
-        questions.append(
-            (
-                "depends on batching",
-                f"other batches (seed {seed + number})",
-                _under(plain, seed + number, ()),
-            )
-        )
-    for number in range(cases):
+    for number in range(seed, seed + max(1, cases // 4)):
+        yield "depends on batching", f"other batches (seed {number})", _under(plain, number)
+    for number in range(seed, seed + cases):
         plan = random_plan(flow, rng)
         changes = [random_plan(flow, rng) for _ in range(rng.randint(0, 2))]
-        crashes = rng.randint(0, 1)
-        how = f"{_words(plain.diff(plan))} (seed {seed + number}, {len(changes)} plan change(s))"
-        questions.append(
-            ("depends on the plan", how, _under(plan, seed + number, changes, crashes))
+        how = "; ".join(plain.diff(plan)) or "one replica of everything"
+        yield (
+            "depends on the plan",
+            f"{how} (seed {number}, {len(changes)} plan change(s))",
+            _under(plan, number, changes, rng.randint(0, 1)),
         )
-    fed = recording.feed(flow)
-    expected = run_sequential(fed)
-    for asked, (question, how, runner) in enumerate(questions):
-        if difference(flow, expected, runner(fed, None)) is not None:
-            small = _shrink(flow, recording, runner)
-            finding = _explain(flow, recording, small, runner, question, how)
-            return Report(flow.name, recording.size, asked + 1, finding)
-    return Report(flow.name, recording.size, len(questions))
 
 
 def _again(flow: Flow, tap: Tap | None) -> RunResult:
     return run_sequential(flow, tap=tap)
 
 
-def _under(plan: Plan, seed: int, changes: Sequence[Plan], crashes: int = 0) -> Runner:
+def _under(plan: Plan, seed: int, changes: Sequence[Plan] = (), crashes: int = 0) -> Runner:
     def run(flow: Flow, tap: Tap | None) -> RunResult:
         return run_interleaved(flow, plan, seed, changes=changes, crashes=crashes, tap=tap)
 
     return run
 
 
-def _words(lines: list[str]) -> str:
-    return "; ".join(lines) if lines else "one replica of everything"
-
-
-def _differs(flow: Flow, recording: Recording, runner: Runner) -> Difference | None:
-    fed = recording.feed(flow)
-    return difference(flow, run_sequential(fed), runner(fed, None))
+def _smaller(flow: Flow, finding: Finding, runner: Runner) -> Finding:
+    """The finding on the smallest input that shows it, if it can be shown again at all."""
+    small = _shrink(flow, finding.input, runner)
+    for _ in range(3):
+        fed = small.feed(flow)
+        expected, left = run_recorded(partial(_again, fed))
+        got, right = run_recorded(partial(runner, fed))
+        found = difference(flow, expected, got)
+        if found is not None:
+            step = blame(flow, left, right) or finding.step
+            return replace(finding, step=step, difference=found, input=small)
+    return finding  # hidden state or chance: seen once is enough
 
 
 def _shrink(flow: Flow, recording: Recording, runner: Runner) -> Recording:
     """Drop ever smaller runs of rows while the difference stays; the number of tries is bounded."""
+
+    def differs(rows: list[tuple[str, int]]) -> bool:
+        fed = recording.keep(rows).feed(flow)
+        return difference(flow, run_sequential(fed), runner(fed, None)) is not None
+
     kept = recording.rows_named()
     size, tries = max(1, len(kept) // 2), 0
     while tries < SHRINK_RUNS:
-        start = 0
-        before = len(kept)
+        start, before = 0, len(kept)
         while start < len(kept) and tries < SHRINK_RUNS:
             tries += 1
             attempt = kept[:start] + kept[start + size :]
-            if attempt and _differs(flow, recording.keep(attempt), runner) is not None:
+            if attempt and differs(attempt):
                 kept = attempt
             else:
                 start += size
@@ -171,22 +183,3 @@ def _shrink(flow: Flow, recording: Recording, runner: Runner) -> Recording:
             break
         size = max(1, size // 2)
     return recording.keep(kept)
-
-
-def _explain(
-    flow: Flow, whole: Recording, small: Recording, runner: Runner, question: str, how: str
-) -> Finding:
-    """Run the small input with a recorder; fall back on the whole one when chance plays along."""
-    for recording in (small, small, small, whole, whole):
-        fed = recording.feed(flow)
-        expected, left = run_recorded(lambda tap, fed=fed: run_sequential(fed, tap=tap))
-        got, right = run_recorded(lambda tap, fed=fed: runner(fed, tap))
-        found = difference(flow, expected, got)
-        if found is not None:
-            return Finding(question, how, blame(flow, left, right), found, recording)
-    raise DeterminismError(
-        flow.name,
-        "a difference that shows again",
-        "one that shows only now and then",
-        "look for a clock, chance or shared state in the operators, and check again",
-    )

@@ -86,11 +86,12 @@ class _Sequential:
             self._emit(self.ranks[rank], [jumbo])
             self._drain_numbers()
             self._drain_times(self._ready_time())
-        self._close(timed=False)
+        behind_clock = self._behind_clock()
+        self._close([n for n in self.order if n not in behind_clock])
         for name, kernel in self.kernels.items():
             kernel.last_time = self._last_time(name)
         self._drain_times(LAST)
-        self._close(timed=True)
+        self._close([n for n in self.order if n in behind_clock])
         return RunResult(
             {name: sink.table() for name, sink in self.sinks.items()},
             {name: kernel.context.counters for name, kernel in self.kernels.items()},
@@ -128,7 +129,7 @@ class _Sequential:
         if name in self.sinks:
             self.sinks[name].add(inputs[0])
             return
-        outputs = self.kernels[name].step(inputs, frontier)
+        outputs = self.kernels[name].run(inputs, frontier)
         if self.tap is not None:
             self.tap(name, inputs, outputs)
         self._emit(name, outputs)
@@ -181,12 +182,21 @@ class _Sequential:
             todo += [i.step for i in self.steps[current].inputs if i is not None]
         return last
 
-    def _close(self, *, timed: bool) -> None:
-        """Tell the end to every step of one order, upstream first."""
-        domain = self.by_time if timed else self.by_number
+    def _behind_clock(self) -> set[str]:
+        """Steps that time can still reach when the sources have ended."""
+        reached: set[str] = set()
         for name in self.order:
-            if (self.contexts[name].inputs[0].time is not None) is not timed:
-                continue
+            timed = self.contexts[name].inputs[0].time is not None
+            before = {i.step for i in self.steps[name].inputs if i is not None}
+            if timed or before & reached:
+                reached.add(name)
+        return reached
+
+    def _close(self, names: list[str]) -> None:
+        """Tell the end to steps, upstream first, together with all that waits for them."""
+        for name in names:
+            timed = self.contexts[name].inputs[0].time is not None
+            domain = self.by_time if timed else self.by_number
             rank = self.contexts[name].rank
             inputs: list[Jumbo | None] = [None] * self.ports[rank]
             rest = []
