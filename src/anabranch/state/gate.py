@@ -4,7 +4,8 @@ Each channel tells how far it has come (its frontier). A tuple is *ready* when e
 passed it (STRETCH §2); ready tuples leave in the order of positions, the others wait. A channel may
 deliver out of order between two frontiers; the gate sorts what it releases.
 
-A region that cannot tell the order of its input (`ordered=False`) gets tuples as they come.
+A region that cannot tell the order of its input (`ordered=False`) waits for nothing: it gets what
+is there, each release sorted, though a later one may hold earlier tuples.
 """
 
 from __future__ import annotations
@@ -83,8 +84,7 @@ class Gate:
         self._waiting[port] = kept
         if not released:
             return None
-        merged = Jumbo.concat(released)
-        return merged.in_order() if self._ordered else merged
+        return Jumbo.concat(released).in_order()
 
 
 def _split(jumbo: Jumbo, frontier: Root) -> tuple[Jumbo | None, Jumbo | None]:

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.state.gate import Gate
+from anabranch.state.positions import START, Jumbo, Mark, Positions, Root, end
+
+
+def at(time: int) -> Root:
+    return Root(time, 0, 0, 0)
+
+
+def tuples(*times: int, rank: int = 0, marks: tuple[Mark, ...] = ()) -> Jumbo:
+    batch = pa.record_batch({"x": pa.array(times, pa.int64())})
+    return Jumbo(batch, Positions.of_rows([(t, rank, t, 0) for t in times], 4), marks)
+
+
+def times(jumbo: Jumbo | None) -> list[int]:
+    return [] if jumbo is None else jumbo.batch.column("x").to_pylist()
+
+
+def gate_of(*channels: str, ports: int = 1, ordered: bool = True) -> Gate:
+    gate = Gate(ports, ordered=ordered)
+    for channel in channels:
+        gate.open(channel)
+    return gate
+
+
+def test_nothing_is_ready_before_every_channel_has_delivered():
+    gate = gate_of("a", "b")
+    gate.add("a", 0, tuples(1), at(9))
+    assert gate.ready() == ([None], START)
+
+
+def test_a_gate_without_channels_stands_at_the_start():
+    assert Gate(1).frontier == START
+
+
+def test_what_every_channel_has_passed_leaves_in_the_order_of_positions():
+    gate = gate_of("a", "b")
+    gate.add("a", 0, tuples(1, 4, 6), at(7))
+    gate.add("b", 0, tuples(2, 3), at(5))
+    (released,), frontier = gate.ready()
+    assert (times(released), frontier) == ([1, 2, 3, 4], at(5))
+
+
+def test_what_is_not_ready_comes_later():
+    gate = gate_of("a", "b")
+    gate.add("a", 0, tuples(1, 6), at(7))
+    gate.add("b", 0, None, at(5))
+    gate.ready()
+    gate.add("b", 0, None, at(8))
+    (released,), _ = gate.ready()
+    assert times(released) == [6]
+
+
+def test_a_tuple_at_the_frontier_itself_waits():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(5), Root(5, 0, 5, 0))
+    assert gate.ready()[0] == [None]
+
+
+def test_a_channel_may_deliver_out_of_order_between_two_frontiers():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(3, 1), START)
+    gate.add("a", 0, tuples(2), at(4))
+    assert times(gate.ready()[0][0]) == [1, 2, 3]
+
+
+def test_ports_are_kept_apart():
+    gate = gate_of("a", "b", ports=2)
+    gate.add("a", 0, tuples(1), at(5))
+    gate.add("b", 1, tuples(2), at(5))
+    left, right = gate.ready()[0]
+    assert (times(left), times(right)) == ([1], [2])
+
+
+def test_channels_that_are_over_do_not_hold_the_others():
+    gate = gate_of("a", "b")
+    gate.add("a", 0, tuples(1), end(1))
+    gate.add("b", 0, tuples(2, 8), at(5))
+    (released,), frontier = gate.ready()
+    assert (times(released), frontier) == ([1, 2], at(5))
+
+
+def test_the_end_is_reached_when_all_have_ended():
+    gate = gate_of("a", "b")
+    gate.add("a", 0, tuples(1), end(1))
+    gate.add("b", 0, tuples(8), end(8))
+    (released,), frontier = gate.ready()
+    assert (times(released), frontier) == ([1, 8], end(8))
+
+
+def test_a_release_can_be_cut_short():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(1, 2, 3), at(9))
+    (released,), frontier = gate.ready(Root(2, 0, 2, 0))
+    assert (times(released), frontier) == ([1], Root(2, 0, 2, 0))
+
+
+def test_a_release_is_never_cut_behind_what_is_ready():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(1, 8), at(5))
+    (released,), frontier = gate.ready(at(9))
+    assert (times(released), frontier) == ([1], at(5))
+
+
+def test_places_to_cut_are_the_roots_of_ready_tuples():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(3, 1, 3, 7), at(5))
+    assert gate.candidates() == [Root(1, 0, 1, 0), Root(3, 0, 3, 0)]
+
+
+def test_what_the_end_sets_free_beyond_the_last_time_is_not_cut_off_from_it():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(1, 4, 90), end(4))
+    assert gate.candidates() == [Root(1, 0, 1, 0), Root(4, 0, 4, 0)]
+
+
+def test_there_is_news_when_the_frontier_moves_even_without_tuples():
+    gate = gate_of("a")
+    gate.add("a", 0, None, at(1))
+    news = gate.has_news()
+    gate.ready()
+    assert (news, gate.has_news()) == (True, False)
+
+
+def test_there_is_news_after_a_release_that_was_cut():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(1, 2), at(9))
+    gate.ready(Root(2, 0, 2, 0))
+    assert gate.has_news()
+
+
+def test_an_unordered_gate_lets_tuples_through_as_they_come():
+    gate = gate_of("a", "b", ordered=False)
+    gate.add("a", 0, tuples(3), at(4))
+    gate.add("a", 0, tuples(1), at(4))
+    news = gate.has_news()
+    (released,), frontier = gate.ready()
+    assert (news, times(released), frontier) == (True, [3, 1], START)
+
+
+def test_what_is_left_can_be_put_into_another_gate():
+    gate = gate_of("a", ports=2)
+    gate.add("a", 1, tuples(1, 6), at(5))
+    gate.ready()
+    nothing, rest = gate.leftover()
+    other = gate_of("b", ports=2)
+    other.preload(1, rest)
+    other.add("b", 0, None, at(7))
+    assert (nothing, times(other.ready()[0][1])) == (None, [6])
+
+
+def test_leftovers_are_given_once():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(6), at(5))
+    gate.leftover()
+    assert gate.leftover() == [None]
+
+
+@pytest.mark.parametrize(("frontier", "early", "late"), [(at(5), [2], [8]), (at(9), [2, 8], [])])
+def test_marks_leave_with_the_tuples_before_them(frontier, early, late):
+    marks = tuple(Mark(at(t), t + 100) for t in (2, 8))
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(1, 7, marks=marks), frontier)
+    (released,), _ = gate.ready()
+    (kept,) = gate.leftover()
+    assert [m.root.time for m in released.marks] == early
+    assert [m.root.time for m in (kept.marks if kept else ())] == late
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 30), max_size=6).map(sorted), min_size=1, max_size=3),
+    st.lists(st.integers(0, 31), max_size=4).map(sorted),
+)
+def test_any_deliveries_give_the_sorted_whole_in_the_end(channels, stops):
+    gate = gate_of(*(str(number) for number in range(len(channels))))
+    released: list[int] = []
+    before = -1
+    for stop in [*stops, None]:
+        for number, all_times in enumerate(channels):
+            part = [t for t in all_times if before <= t and (stop is None or t < stop)]
+            frontier = end(30) if stop is None else Root(stop, -1, 0, 0)
+            gate.add(str(number), 0, tuples(*part, rank=number), frontier)
+        released += times(gate.ready()[0][0])
+        before = stop if stop is not None else before
+    assert released == sorted(t for channel in channels for t in channel)
