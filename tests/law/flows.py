@@ -99,8 +99,11 @@ def flows(draw: st.DrawFn) -> tuple[Flow, list[str]]:
     flow = Flow("law", buckets=draw(st.sampled_from([1, 4, 16])))
     recipe: list[str] = []
     streams: list[Stream] = []
-    for number in range(draw(st.integers(1, 3))):
+    for number in range(draw(st.sampled_from([1, 2, 2, 3]))):
         streams += _source(draw, flow, f"source{number}", timed, recipe)
+    if len(streams) > 1 and draw(st.booleans()):
+        recipe.append("merged: all sources")
+        streams = [streams[0].union("merged", *streams[1:])]
     for number in range(draw(st.integers(0, 7))):
         streams = _grow(draw, streams, number, timed, recipe)
     for number, stream in enumerate(streams):
@@ -124,7 +127,7 @@ def _source(
     if not timed:
         recipe.append(f"{name}: {len(rows)} rows")
         return [_narrow(name, flow.source(name, source))]
-    lateness = draw(st.integers(0, 6))
+    lateness = draw(st.sampled_from([0, 0, 1, 3, 6]))
     recipe.append(f"{name}: {len(rows)} rows, lateness {lateness}, heartbeats {beats}")
     stream = flow.source(name, source, time="ts", lateness=lateness)
     if draw(st.booleans()):
@@ -139,7 +142,7 @@ def _narrow(name: str, stream: Stream) -> Stream:
 def _row() -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries({
         "gap": st.sampled_from([0, 0, 1, 2]),
-        "jitter": st.sampled_from([0, 0, 0, -1, -2, -5, 2]),
+        "jitter": st.sampled_from([0, 0, 0, 0, 0, -1, -2, -5, 2]),
         "k": st.integers(0, 4),
         "s": st.sampled_from(["", "a", "bb", "a long enough string", "a long enough story"]),
         "v": st.integers(0, 50),

@@ -123,10 +123,10 @@ def test_an_empty_store_survives_a_snapshot(kind):
     assert kind[2](other) == {}
 
 
-def test_a_bucket_with_two_owners_is_an_error(kind):
-    store = filled(kind)
-    with pytest.raises(StateError):
-        store.absorb(filled(kind).release(MINE))
+def test_objects_with_two_owners_are_an_error():
+    store, other = filled(KINDS["objects"]), filled(KINDS["objects"])
+    with pytest.raises(StateError, match=r"buckets \[0, 2, 5\] twice"):
+        store.absorb(other.release(MINE))
 
 
 def test_objects_are_handed_over_by_reference():

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anabranch.errors import BuildError, SchemaError
+from anabranch.flow import Flow
+from anabranch.graph import StreamType
+from anabranch.io import collect, memory
+from anabranch.operators.base import KernelContext
+from anabranch.operators.timed import Timed
+from anabranch.state.positions import FIRST, LAST, Jumbo, Mark, Positions, Root, end, is_end
+from anabranch.testing.compare import difference
+from anabranch.testing.interleaved import run_interleaved
+from anabranch.testing.random_plans import random_plan
+from anabranch.testing.sequential import run_sequential
+from tests.operators.small_flows import agreed, values
+
+
+def timed_flow(*sources: list[int], lateness: int = 0, heartbeats: dict | None = None) -> Flow:
+    """Sources of times, merged, then put in the order of time by one clock."""
+    flow = Flow("timed", buckets=4)
+    rows = [
+        [{"ts": t, "name": f"{number}:{i}"} for i, t in enumerate(times)]
+        for number, times in enumerate(sources)
+    ]
+    first, *others = (
+        flow.source(f"s{number}", memory(each, heartbeats=heartbeats))
+        for number, each in enumerate(rows)
+    )
+    stream = first.union("all", *others) if others else first
+    clock = stream.timed("clock", "ts", lateness=lateness)
+    clock.sink("out", collect())
+    clock.late.sink("late", collect())
+    return flow
+
+
+# --- lateness ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lateness", "on_time", "late"),
+    [
+        (0, [1, 5, 7, 9], [4, 3, 6]),
+        (1, [1, 4, 5, 6, 7, 9], [3]),
+        (2, [1, 3, 4, 5, 6, 7, 9], []),
+    ],
+)
+def test_a_tuple_is_late_when_further_behind_than_allowed(lateness, on_time, late):
+    result = agreed(timed_flow([1, 5, 4, 3, 7, 6, 9], lateness=lateness))
+    assert (values(result, "ts"), values(result, "ts", "late")) == (on_time, late)
+
+
+def test_late_tuples_are_counted():
+    result = agreed(timed_flow([5, 1, 2, 6]))
+    assert result.counters["clock"].late == 2
+
+
+def test_late_tuples_keep_the_order_of_arrival():
+    assert values(agreed(timed_flow([9, 5, 7, 2])), "ts", "late") == [5, 7, 2]
+
+
+def test_lateness_is_judged_against_the_tuples_own_source():
+    result = agreed(timed_flow([100, 101], [1, 2]))
+    assert (values(result, "ts"), values(result, "ts", "late")) == ([1, 2, 100, 101], [])
+
+
+def test_a_late_tuple_does_not_move_the_clock():
+    result = agreed(timed_flow([10, 2, 9, 10], lateness=1))
+    assert (values(result, "ts"), values(result, "ts", "late")) == ([9, 10, 10], [2])
+
+
+def test_tuples_of_one_time_stand_by_source_then_number():
+    result = agreed(timed_flow([5, 5], [5, 5]))
+    assert values(result, "name") == ["0:0", "0:1", "1:0", "1:1"]
+
+
+# --- heartbeats and the end -----------------------------------------------------------------------
+
+
+def test_a_tuple_older_than_a_heartbeat_is_late():
+    result = agreed(timed_flow([1, 4, 9], heartbeats={1: 6}))
+    assert (values(result, "ts"), values(result, "ts", "late")) == ([1, 9], [4])
+
+
+def clock(sources: int = 2, lateness: int = 0):
+    """A kernel alone, behind several sources."""
+    given = StreamType(pa.schema([("ts", pa.int64())]))
+    operator = Timed("ts", lateness)
+    outputs = operator.types("clock", (given,))
+    context = KernelContext(
+        "clock", 1, (given,), outputs, depth=0, buckets=4, sources=tuple(range(sources))
+    )
+    return operator.kernel(context)
+
+
+def arriving(source: int, *times: int, passed: int | None = None, first: int = 0) -> Jumbo:
+    batch = pa.record_batch({"ts": pa.array(times, pa.int64())})
+    seq = np.arange(first, first + len(times))
+    behind = first + len(times)
+    marks = () if passed is None else (Mark(Root(behind, source, behind, -1), passed),)
+    return Jumbo(batch, Positions.of_source(source, seq), marks)
+
+
+def released(kernel, jumbo: Jumbo, frontier: Root = Root(0, 0, 0, 0)) -> list[int]:
+    out, _ = kernel.step([jumbo], frontier)
+    return [] if out is None else out.batch.column("ts").to_pylist()
+
+
+def test_a_source_that_has_said_nothing_holds_the_merge():
+    kernel = clock()
+    assert released(kernel, arriving(0, 1, 5)) == []
+
+
+def test_what_every_source_has_passed_is_released_in_order():
+    kernel = clock()
+    kernel.step([arriving(0, 1, 5, 8)], Root(0, 0, 0, 0))
+    assert released(kernel, arriving(1, 2, 6)) == [1, 2, 5]
+
+
+def test_tuples_of_the_ready_time_wait_for_others_of_that_time():
+    kernel = clock(sources=1)
+    assert released(kernel, arriving(0, 1, 5)) == [1]
+
+
+def test_a_heartbeat_releases_what_an_idle_source_holds():
+    kernel = clock()
+    kernel.step([arriving(0, 1, 5, 8)], Root(0, 0, 0, 0))
+    assert released(kernel, arriving(1, passed=7)) == [1, 5]
+
+
+def test_a_source_that_has_ended_does_not_hold_the_merge():
+    kernel = clock()
+    kernel.step([arriving(0, 1, 5, 8)], Root(0, 0, 0, 0))
+    assert released(kernel, arriving(1, passed=LAST)) == [1, 5]
+
+
+def test_the_frontier_is_the_time_that_all_have_passed():
+    kernel = clock(lateness=2)
+    kernel.step([arriving(0, 9)], Root(0, 0, 0, 0))
+    silent = kernel.frontier(Root(0, 0, 0, 0)).time
+    kernel.step([arriving(1, 20)], Root(0, 0, 0, 0))
+    assert (silent, kernel.frontier(Root(0, 0, 0, 0)).time) == (FIRST, 7)
+
+
+def test_the_end_releases_everything_and_tells_the_last_time():
+    kernel = clock()
+    out = released(kernel, arriving(0, 1, 5), end(FIRST))
+    frontier = kernel.frontier(end(FIRST))
+    assert (out, is_end(frontier), frontier.sub) == ([1, 5], True, 5)
+
+
+# --- behind the late port --------------------------------------------------------------------------
+
+
+LATE = [t - 50 if number % 3 else t for number, t in enumerate(range(1000, 1090, 3))]
+
+
+def late_flow() -> tuple[Flow, list]:
+    flow = Flow("late", buckets=4)
+    return flow, [
+        flow.source(name, memory([{"ts": t, "n": i} for i, t in enumerate(LATE)]), time="ts").late
+        for name in "ab"
+    ]
+
+
+def test_late_tuples_keep_their_order_behind_replicas():
+    flow, (late, _) = late_flow()
+    late.map("m", lambda b: {}, keeps="*").sink("out", collect())
+    agreed_often(flow)
+
+
+def test_late_tuples_of_two_sources_are_merged_by_number():
+    flow, (a, b) = late_flow()
+    a.union("u", b).sink("out", collect())
+    agreed_often(flow)
+
+
+def agreed_often(flow: Flow) -> None:
+    expected = run_sequential(flow)
+    for seed in range(40):
+        got = run_interleaved(flow, random_plan(flow, Random(seed)), seed)
+        assert difference(flow, expected, got) is None
+
+
+# --- time columns ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_timestamps_of_every_unit_order_a_stream(unit):
+    schema = pa.schema([("ts", pa.timestamp(unit))])
+    stream = Flow("f").source("s", memory([{"ts": datetime(2024, 1, 1)}], schema), time="ts")
+    assert stream.type.time == pa.timestamp("us")
+
+
+def test_lateness_of_timestamps_is_a_length_of_time():
+    start = datetime(2024, 1, 1)
+    rows = [{"ts": start + timedelta(seconds=s)} for s in (10, 8, 7)]
+    flow = Flow("f")
+    stream = flow.source("s", memory(rows), time="ts", lateness=timedelta(seconds=2))
+    stream.late.sink("late", collect())
+    assert agreed(flow).rows("late") == rows[2:]
+
+
+def test_a_column_that_is_no_time_is_refused():
+    with pytest.raises(SchemaError, match="a time column of integers or timestamps, got string"):
+        Flow("f").source("s", memory([{"ts": "now"}]), time="ts")
+
+
+@pytest.mark.parametrize("lateness", [-1, 1.5, True, timedelta(seconds=1)])
+def test_a_lateness_that_does_not_fit_is_refused(lateness):
+    with pytest.raises(BuildError, match=r"step 's\.time'"):
+        Flow("f").source("s", memory([{"ts": 1}]), time="ts", lateness=lateness)
+
+
+def test_a_tuple_without_a_time_is_an_error():
+    flow = Flow("f")
+    flow.source("s", memory([{"ts": 1}, {"ts": None}]), time="ts").sink("out", collect())
+    with pytest.raises(SchemaError, match=r"a time in every tuple, got 1 null\(s\)"):
+        run_sequential(flow)
