@@ -69,7 +69,7 @@ class Replicas:
             for pipeline in range(len(self.plan.pipelines)):
                 outputs, reached = channel.run(pipeline, inputs, frontier)
                 inputs = outputs[:1]
-                assert reached == frontier
+                assert reached == [frontier]
             made += [] if outputs[0] is None else outputs[0].batch.to_pylist()
         return made
 

@@ -46,7 +46,9 @@ def test_a_keyed_tuple_goes_to_the_owner_of_its_bucket(keys, owners):
 def test_tuples_travel_with_their_positions(keys):
     whole = tuples(keys)
     shares = router(KEYED, 3).route(whole)
-    places = {n: p for s in shares if s for n, p in zip(numbers(s), s.positions.rows(), strict=True)}
+    places = {
+        n: p for s in shares if s for n, p in zip(numbers(s), s.positions.rows(), strict=True)
+    }
     assert places == dict(enumerate(whole.positions.rows()))
 
 

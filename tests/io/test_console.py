@@ -21,11 +21,7 @@ def show(sink, *batches):
 def test_columns_are_aligned_numbers_to_the_right(screen):
     batch = pa.record_batch({"n": [1, 100], "word": ["a", None], "share": [0.5, 12.25]})
     show(console(stream=screen), batch)
-    assert screen.getvalue() == (
-        "  n  word  share\n"
-        "  1  a       0.5\n"
-        "100  null  12.25\n"
-    )
+    assert screen.getvalue() == ("  n  word  share\n  1  a       0.5\n100  null  12.25\n")
 
 
 def test_the_header_comes_again_only_when_a_column_widens(screen):

@@ -111,9 +111,7 @@ def flows(draw: st.DrawFn) -> tuple[Flow, list[str]]:
     return flow, recipe
 
 
-def _source(
-    draw: st.DrawFn, flow: Flow, name: str, timed: bool, recipe: list[str]
-) -> list[Stream]:
+def _source(draw: st.DrawFn, flow: Flow, name: str, timed: bool, recipe: list[str]) -> list[Stream]:
     size = draw(st.integers(0, 24))
     rows = draw(st.lists(_row(), min_size=size, max_size=size))
     time = 0
@@ -140,13 +138,15 @@ def _narrow(name: str, stream: Stream) -> Stream:
 
 
 def _row() -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({
-        "gap": st.sampled_from([0, 0, 1, 2]),
-        "jitter": st.sampled_from([0, 0, 0, 0, 0, -1, -2, -5, 2]),
-        "k": st.integers(0, 4),
-        "s": st.sampled_from(["", "a", "bb", "a long enough string", "a long enough story"]),
-        "v": st.integers(0, 50),
-    })
+    return st.fixed_dictionaries(
+        {
+            "gap": st.sampled_from([0, 0, 1, 2]),
+            "jitter": st.sampled_from([0, 0, 0, 0, 0, -1, -2, -5, 2]),
+            "k": st.integers(0, 4),
+            "s": st.sampled_from(["", "a", "bb", "a long enough string", "a long enough story"]),
+            "v": st.integers(0, 50),
+        }
+    )
 
 
 def _grow(

@@ -98,9 +98,7 @@ def test_a_key_that_does_not_exist_is_refused():
 
 
 def fragile(on_error: str):
-    @keyed(
-        key="word", state="n: int64", out="n: int64", keeps=["word", "v"], on_error=on_error
-    )
+    @keyed(key="word", state="n: int64", out="n: int64", keeps=["word", "v"], on_error=on_error)
     def operator(batch, state):
         numbers = count(batch, state)
         if pc.any(pc.is_in(batch["v"], pc.cast([2, 5], "int64"))).as_py():

@@ -48,7 +48,9 @@ def test_counts_are_at_least_one(make, counts):
         make(*counts)
 
 
-@pytest.mark.parametrize(("schedule", "ports"), [(Schedule.exactly(1, 2), 3), (Schedule.exactly(1, 1), 1)])
+@pytest.mark.parametrize(
+    ("schedule", "ports"), [(Schedule.exactly(1, 2), 3), (Schedule.exactly(1, 1), 1)]
+)
 def test_there_is_one_count_or_one_per_port(schedule, ports):
     with pytest.raises(BuildError, match=f"one count or {ports} counts"):
         schedule.check("step", ports)

@@ -84,7 +84,9 @@ def test_a_mask_of_another_length_is_refused():
     refuses(Filter(lambda b: [True, False]), r"a mask of 1 rows, got \(2,\)")
 
 
-@pytest.mark.parametrize("mask", [lambda b: b["x"], lambda b: [1] * b.num_rows], ids=["arrow", "list"])
+@pytest.mark.parametrize(
+    "mask", [lambda b: b["x"], lambda b: [1] * b.num_rows], ids=["arrow", "list"]
+)
 def test_a_mask_of_numbers_is_refused(mask):
     refuses(Filter(mask), "a boolean mask, got int64")
 

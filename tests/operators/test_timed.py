@@ -79,12 +79,15 @@ def test_tuples_of_one_time_stand_by_source_then_number():
     assert values(result, "name") == ["0:0", "0:1", "1:0", "1:1"]
 
 
-# --- heartbeats and the end -----------------------------------------------------------------------
+# --- heartbeats and the end ----------------------------------------------------------------------
 
 
 def test_a_tuple_older_than_a_heartbeat_is_late():
     result = agreed(timed_flow([1, 4, 9], heartbeats={1: 6}))
     assert (values(result, "ts"), values(result, "ts", "late")) == ([1, 9], [4])
+
+
+NOWHERE = Root(0, 0, 0, 0)
 
 
 def clock(sources: int = 2, lateness: int = 0):
@@ -106,7 +109,7 @@ def arriving(source: int, *times: int, passed: int | None = None, first: int = 0
     return Jumbo(batch, Positions.of_source(source, seq), marks)
 
 
-def released(kernel, jumbo: Jumbo, frontier: Root = Root(0, 0, 0, 0)) -> list[int]:
+def released(kernel, jumbo: Jumbo, frontier: Root = NOWHERE) -> list[int]:
     out, _ = kernel.step([jumbo], frontier)
     return [] if out is None else out.batch.column("ts").to_pylist()
 
@@ -118,7 +121,7 @@ def test_a_source_that_has_said_nothing_holds_the_merge():
 
 def test_what_every_source_has_passed_is_released_in_order():
     kernel = clock()
-    kernel.step([arriving(0, 1, 5, 8)], Root(0, 0, 0, 0))
+    kernel.step([arriving(0, 1, 5, 8)], NOWHERE)
     assert released(kernel, arriving(1, 2, 6)) == [1, 2, 5]
 
 
@@ -129,13 +132,13 @@ def test_tuples_of_the_ready_time_wait_for_others_of_that_time():
 
 def test_a_heartbeat_releases_what_an_idle_source_holds():
     kernel = clock()
-    kernel.step([arriving(0, 1, 5, 8)], Root(0, 0, 0, 0))
+    kernel.step([arriving(0, 1, 5, 8)], NOWHERE)
     assert released(kernel, arriving(1, passed=7)) == [1, 5]
 
 
 def test_a_source_that_has_ended_does_not_hold_the_merge():
     kernel = clock()
-    kernel.step([arriving(0, 1, 5, 8)], Root(0, 0, 0, 0))
+    kernel.step([arriving(0, 1, 5, 8)], NOWHERE)
     assert released(kernel, arriving(1, passed=LAST)) == [1, 5]
 
 
@@ -154,7 +157,7 @@ def test_the_end_releases_everything_and_tells_the_last_time():
     assert (out, is_end(frontier), frontier.sub) == ([1, 5], True, 5)
 
 
-# --- behind the late port --------------------------------------------------------------------------
+# --- behind the late port ------------------------------------------------------------------------
 
 
 LATE = [t - 50 if number % 3 else t for number, t in enumerate(range(1000, 1090, 3))]
@@ -187,7 +190,7 @@ def agreed_often(flow: Flow) -> None:
         assert difference(flow, expected, got) is None
 
 
-# --- time columns ----------------------------------------------------------------------------------
+# --- time columns --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

@@ -51,7 +51,7 @@ def test_other_columns_are_refused():
     flow = Flow("f")
     a, b = flow.source("a", memory([{"x": 1}])), flow.source("b", memory([{"x": "1"}]))
     with pytest.raises(
-        SchemaError, match="step 'u': expected the columns x: int64 .* got x: string on port 1"
+        SchemaError, match=r"step 'u': expected the columns x: int64 .* got x: string on port 1"
     ):
         a.union("u", b)
 

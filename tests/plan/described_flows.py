@@ -1,16 +1,16 @@
 """Flows written as text, one step a line, so that fixtures can be read by a human.
 
-    s: source a b            columns, all int64
-    m: map keeps a makes b   also `tuple`: the same one tuple at a time, carrying nothing
-    f: filter
-    p: partitioned by a      emits its key and a column n; `carries b` as well
-    g: stateful              emits a column n
-    x: shared
-    u: union s m             all other steps read the line above, or what follows `<-`
-    c: count by a            running totals, written as changes and combined before the shuffle
-    t: timed by a
-    out: sink
-    plan replicas p 3 | plan pipelines m 1 2 | plan readers s 2
+s: source a b            columns, all int64
+m: map keeps a makes b   also `tuple`: the same one tuple at a time, carrying nothing
+f: filter
+p: partitioned by a      emits its key and a column n; `carries b` as well
+g: stateful              emits a column n
+x: shared
+u: union s m             all other steps read the line above, or what follows `<-`
+c: count by a            running totals, written as changes and combined before the shuffle
+t: timed by a
+out: sink
+plan replicas p 3 | plan pipelines m 1 2 | plan readers s 2
 """
 
 from __future__ import annotations

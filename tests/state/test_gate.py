@@ -135,13 +135,19 @@ def test_there_is_news_after_a_release_that_was_cut():
     assert gate.has_news()
 
 
-def test_an_unordered_gate_lets_tuples_through_as_they_come():
+def test_an_unordered_gate_waits_for_nobody():
     gate = gate_of("a", "b", ordered=False)
     gate.add("a", 0, tuples(3), at(4))
-    gate.add("a", 0, tuples(1), at(4))
     news = gate.has_news()
     (released,), frontier = gate.ready()
-    assert (news, times(released), frontier) == (True, [3, 1], START)
+    assert (news, times(released), frontier) == (True, [3], START)
+
+
+def test_an_unordered_gate_sorts_what_it_releases():
+    gate = gate_of("a", "b", ordered=False)
+    gate.add("a", 0, tuples(3), at(4))
+    gate.add("b", 0, tuples(1), at(4))
+    assert times(gate.ready()[0][0]) == [1, 3]
 
 
 def test_what_is_left_can_be_put_into_another_gate():

@@ -12,9 +12,13 @@ from anabranch.state import table as table_module
 from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.table import KeyedTable
 from tests.state.tables import (
+    BUCKETS,
+    INT64,
+    VALUES,
     colliding,
     counting,
     ints,
+    key_schema,
     texts,
     value_of,
 )
@@ -204,3 +208,26 @@ def test_rows_route_by_part_of_the_key() -> None:
     mine = [row["host"] for row in other.rows(other.live()).to_pylist()]
     assert set(mine) == {h for h, b in zip(hosts.to_pylist(), expected, strict=True) if b in moving}
     assert len(table) + len(other) == 40
+
+
+def test_removals_travel_by_the_part_of_the_key_that_routes() -> None:
+    schema = pa.schema([("host", pa.string()), ("user", pa.int64())])
+    one, two = (KeyedTable(schema, VALUES, BUCKETS, routing=["host"]) for _ in range(2))
+    hosts, users = texts(range(20)), ints(range(20))
+    one.remove(one.groups([hosts, users]).slots)
+    buckets = bucket_of(hash_columns([hosts]), BUCKETS)
+    moving = int(buckets[0])
+    two.absorb(one.release({moving}))
+    gone = two.delta(0).removed.column("host").to_pylist()
+    assert gone == [h for h, b in zip(hosts.to_pylist(), buckets, strict=True) if b == moving]
+
+
+def test_a_table_without_versions_remembers_no_changes() -> None:
+    table = KeyedTable(key_schema([INT64]), VALUES, BUCKETS, versions=False)
+    sizes = []
+    for turn in range(50):
+        table.remove(table.groups([ints(range(turn * 100, turn * 100 + 100))]).slots)
+        sizes.append(table.nbytes)
+    assert max(sizes) == sizes[0]
+    with pytest.raises(LookupError, match="versions=True"):
+        table.delta(0)

@@ -45,17 +45,18 @@ class Channel:
 
     def run(
         self, pipeline: int, inputs: Sequence[Jumbo | None], frontier: Root, tap: Any = None
-    ) -> tuple[list[Jumbo | None], Root]:
-        """Run the operators of one pipeline, fused: outputs of the last one, and its frontier."""
-        current = list(inputs)
+    ) -> tuple[list[Jumbo | None], list[Root]]:
+        """Run one pipeline, fused: the outputs of its last step, and how far each has come."""
+        current, reached = list(inputs), [frontier]
         for name in self.pipelines[pipeline]:
             kernel = self.kernels[name]
             outputs = kernel.run(current, frontier)
             if tap is not None:
                 tap(name, current, outputs)
-            frontier = kernel.frontier(frontier)
+            reached = [kernel.frontier(frontier, port) for port in range(len(outputs))]
+            frontier = reached[0]
             current = outputs
-        return current, frontier
+        return current, reached
 
     def release(self, buckets: Collection[int]) -> dict[str, list[Any]]:
         """Give up buckets of every operator, by reference."""

@@ -117,8 +117,8 @@ class Kernel:
         """Process all input up to a frontier."""
         raise NotImplementedError
 
-    def frontier(self, frontier: Root) -> Root:
-        """How far the outputs have come when the inputs have come to `frontier`."""
+    def frontier(self, frontier: Root, port: int = 0) -> Root:
+        """How far an output has come when the inputs have come to `frontier`."""
         return frontier
 
     def next_timer(self) -> int | None:

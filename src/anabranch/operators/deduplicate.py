@@ -107,8 +107,6 @@ class DeduplicateKernel(Kernel):
             self._swept = bound
             table = self._store.table
             table.remove(table.expired(bound + 1))
-            # Checkpoints are whole snapshots, so nobody asks for the log of removed keys.
-            table.forget(table.commit())
 
 
 def pick_apart(

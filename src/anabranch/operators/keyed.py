@@ -59,6 +59,11 @@ class KeyedState:
 
     def __setitem__(self, column: str, values: npt.NDArray[Any]) -> None:
         """Replace the values, one per distinct key; buffered until the operator returns."""
+        if np.shape(values) != (self.groups,):
+            raise ValueError(
+                f"state[{column!r}] takes {self.groups} values, one per distinct key, "
+                f"got shape {np.shape(values)}"
+            )
         self._written[column] = values
 
     def commit(self) -> None:
@@ -108,7 +113,7 @@ class KeyedBatch(BatchOperator):
         result = self.function(batch, state)  # type: ignore[call-arg]
         if isinstance(result, tuple):
             columns = to_batch(step, result[0], self.out, None)
-            return columns, to_parents(step, result[1], batch.num_rows)
+            return columns, to_parents(step, result[1], batch.num_rows, columns)
         return to_batch(step, result, self.out, batch.num_rows), None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import OperatorError, SchemaError
@@ -145,7 +144,7 @@ def _to_array(step: str, field: pa.Field, column: Any) -> pa.Array:
             )
         return column
     try:
-        return pa.array(column, type=field.type, from_pandas=isinstance(column, np.ndarray))
+        return pa.array(column, type=field.type, from_pandas=False)  # NaN is a value, not a null
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
         raise OperatorError(
             step,

@@ -130,15 +130,7 @@ class Expand(BatchOperator):
                 "return the rows and the index of each row's parent",
             )
         columns = to_batch(step, result[0], self.out, None)
-        parents = to_parents(step, result[1], batch.num_rows)
-        if self.out.names and len(parents) != columns.num_rows:
-            raise OperatorError(
-                step,
-                f"{columns.num_rows} parents",
-                f"{len(parents)}",
-                "give one parent index per row",
-            )
-        return columns, parents
+        return columns, to_parents(step, result[1], batch.num_rows, columns)
 
 
 class BatchKernel(Kernel):
@@ -250,8 +242,8 @@ def _to_mask(step: str, mask: Any, rows: int) -> npt.NDArray[np.bool_]:
     return array
 
 
-def to_parents(step: str, parents: Any, rows: int) -> Ints:
-    """Parent indexes as the author gave them, checked."""
+def to_parents(step: str, parents: Any, rows: int, made: pa.RecordBatch) -> Ints:
+    """Parent indexes as the author gave them, one for each row made, within the rows given."""
     if isinstance(parents, pa.ChunkedArray):
         parents = parents.combine_chunks()
     if isinstance(parents, pa.Array):
@@ -260,6 +252,10 @@ def to_parents(step: str, parents: Any, rows: int) -> Ints:
     if array.size and not np.issubdtype(array.dtype, np.integer):
         raise OperatorError(step, "integer parents", str(array.dtype), "return row indexes")
     array = array.astype(np.int64)
+    if made.schema.names and len(array) != made.num_rows:
+        raise OperatorError(
+            step, f"{made.num_rows} parents", f"{len(array)}", "give one parent index per row"
+        )
     if array.size and (array.min() < 0 or array.max() >= rows):
         raise OperatorError(
             step,

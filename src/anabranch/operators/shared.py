@@ -99,7 +99,7 @@ class SharedKernel(Kernel):
         batch = to_batch(step, columns, self._operator.out, None)
         if not batch.num_rows:
             return
-        indexes = to_parents(step, parents, len(jumbo))
+        indexes = to_parents(step, parents, len(jumbo), batch)
         order = np.argsort(indexes, kind="stable")
         indexes, batch = indexes[order], batch.take(pa.array(order))
         sources = jumbo.positions.take(indexes)

@@ -79,9 +79,9 @@ class TimedKernel(Kernel):
         self._memory["held"] = waiting.where(~ready) if not ready.all() else None
         return [waiting.where(ready) if ready.any() else None, late]
 
-    def frontier(self, frontier: Root) -> Root:
-        """Nothing older than the ready time can leave any more."""
-        return self._ready(is_end(frontier))
+    def frontier(self, frontier: Root, port: int = 0) -> Root:
+        """Nothing older than the ready time can leave; late tuples stay ordered by number."""
+        return self._ready(is_end(frontier)) if port == 0 else frontier
 
     @property
     def _memory(self) -> dict[str, Any]:

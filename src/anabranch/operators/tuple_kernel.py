@@ -27,7 +27,8 @@ from anabranch.operators.invocation import (
     Timer,
     Waiting,
 )
-from anabranch.operators.rows import is_nan, row_reader
+from anabranch.operators.key_identity import may_hold_nan, remembered, shown
+from anabranch.operators.rows import row_reader
 from anabranch.operators.schedule import Take
 from anabranch.operators.times import duration
 from anabranch.operators.wakes import Wakes
@@ -57,6 +58,8 @@ class TupleKernel(Kernel):
         self._outs = tuple((n, tuple(s.names)) for n, s in operator.out_schemas.items())
         self._ttl = duration(operator.ttl, context.inputs[0].time, context.step)
         self._wakes, self._expiries = Wakes(), Wakes()
+        given = context.inputs[0].schema
+        self._careful_keys = may_hold_nan([given.field(n).type for n in operator.key])
         self._indexed_arrivals = 0
         # Only here does an invocation consume nothing but tuples of the current event, so that an
         # emission may stand at the tuple it was made from.
@@ -134,7 +137,8 @@ class TupleKernel(Kernel):
         buckets = bucket_of(hash_columns(routing), self.context.buckets).tolist()
         values = [c.to_pylist() for c in columns]
         keys = values[0] if len(names) == 1 else list(zip(*values, strict=True))
-        keys = [_NAN if is_nan(k) else k for k in keys]
+        if self._careful_keys:
+            keys = [remembered(k) for k in keys]
         prefixes = order_prefix(columns[0]).tolist()
         return zip(buckets, prefixes, hashes.view(np.int64).tolist(), keys, strict=True)
 
@@ -290,6 +294,8 @@ class TupleKernel(Kernel):
         numbering: dict[tuple[int, ...], int] | None = None,
     ) -> None:
         operator = self._operator
+        if self._careful_keys:
+            key = shown(key)
         guarded = operator.policy is not OnError.FAIL
         saved = copy.deepcopy((entry.state, entry.timers)) if guarded else None
         ctx = Invocation(
@@ -315,8 +321,8 @@ class TupleKernel(Kernel):
         except Exception as error:
             rows = [w.row for port in taken for w in port]
             if saved is None:
-                shown = f"key {key!r}, {reason.value}: {rows[:3]}"
-                raise failure(self.context.step, error, shown) from error
+                seen = f"key {key!r}, {reason.value}: {rows[:3]}"
+                raise failure(self.context.step, error, seen) from error
             entry.state, entry.timers = saved
             self._reject(taken, base, f"{type(error).__name__}: {error}", out)
             return
@@ -359,6 +365,3 @@ class TupleKernel(Kernel):
                 ) from error
         batch = pa.RecordBatch.from_arrays(arrays, schema=wanted)
         return Jumbo(batch, Positions.of_rows([e.position for e in made], self._width))
-
-
-_NAN = float("nan")

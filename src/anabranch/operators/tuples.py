@@ -92,6 +92,13 @@ class TupleOperator(Operator):
                 "stateless",
                 "declare it partitioned or stateful",
             )
+        if self.state is StateKind.STATELESS and self.schedule != Schedule.at_least(1):
+            raise BuildError(
+                self.__name__,
+                "a state to buffer in behind a schedule",
+                "stateless",
+                "declare it partitioned or stateful, or leave the schedule out",
+            )
         self.schedule.check(self.__name__, self.in_ports)
         self.out_schemas = {
             "out": schema(self.out, self.__name__),

@@ -25,9 +25,14 @@ class ChangeLog:
     """Changes by version, the open one included.
 
     A slot remembers the version it was last touched in, so that each version lists it at most once.
+
+    Args:
+        routing: Places of the key columns that decide the bucket.
+        kept: Whether anybody will ask; what nobody asks for is not remembered.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, routing: tuple[int, ...], *, kept: bool) -> None:
+        self._routing, self._kept = routing, kept
         self.version = 0
         self._forgotten = 0
         self._versions: dict[int, _Version] = {1: _Version()}
@@ -53,6 +58,8 @@ class ChangeLog:
 
     def touch(self, slots: Ints, capacity: int) -> None:
         """Rows were inserted or changed; `capacity` is how many slots there are room for."""
+        if not self._kept:
+            return
         if capacity > len(self._last):
             self._last = grown(self._last, capacity)
         opened = self.version + 1
@@ -64,7 +71,12 @@ class ChangeLog:
 
     def note_removed(self, keys: Keys) -> None:
         """Rows with these keys were removed."""
-        self._versions[self.version + 1].removed.append(keys)
+        if self._kept:
+            self._versions[self.version + 1].removed.append(keys)
+
+    def open_changes(self) -> Ints:
+        """Slots touched in the open version; none where nothing is remembered."""
+        return self.touched(self.version) if self._kept else np.zeros(0, np.int64)
 
     def touched(self, since: int) -> Ints:
         """Slots touched in versions after `since`, each once; they may hold no row by now."""
@@ -92,7 +104,8 @@ class ChangeLog:
         for number, log in self._versions.items():
             kept: list[Keys] = []
             for keys in log.removed:
-                moving = owned[bucket_of(hash_columns(keys), len(owned))]
+                routes = hash_columns([keys[place] for place in self._routing])
+                moving = owned[bucket_of(routes, len(owned))]
                 if moving.any() and number > self.version:
                     given.append([column.filter(pa.array(moving)) for column in keys])
                 if not moving.all():
@@ -102,6 +115,8 @@ class ChangeLog:
 
     def renumber(self, old_slots: Ints, capacity: int) -> None:
         """Rows moved: what was `old_slots[i]` is slot i now, all others are gone."""
+        if not self._kept:
+            return
         last = grown(self._last, max(len(self._last), int(old_slots.max(initial=-1)) + 1))
         new_of = np.full(len(last), -1, np.int64)
         new_of[old_slots] = np.arange(len(old_slots))
@@ -111,6 +126,8 @@ class ChangeLog:
         self._last = grown(last.take(old_slots), capacity)
 
     def _after(self, since: int) -> list[tuple[int, _Version]]:
+        if not self._kept:
+            raise LookupError("expected a table with versions=True, got one that keeps no changes")
         if since < self._forgotten:
             raise LookupError(
                 f"expected a version from {self._forgotten} on, got {since}; "

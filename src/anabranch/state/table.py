@@ -53,6 +53,7 @@ class KeyedTable:
         value_schema: Value columns.
         buckets: Number of buckets that keys are hashed into, fixed for life.
         routing: Names of the key columns that decide the bucket; all of them when left out.
+        versions: Whether changes are remembered, so that deltas can be asked for.
 
     Example:
         >>> word, n = pa.field("word", pa.string()), pa.field("n", pa.int64())
@@ -70,6 +71,8 @@ class KeyedTable:
         value_schema: pa.Schema,
         buckets: int,
         routing: Sequence[str] | None = None,
+        *,
+        versions: bool = True,
     ) -> None:
         if len(key_schema) == 0 or buckets < 1:
             raise ValueError(
@@ -85,7 +88,7 @@ class KeyedTable:
         self._column = {name: place for place, name in enumerate(value_schema.names)}
         self._slab = self._empty_slab()
         self._inherited: list[Inherited] = []
-        self._log = ChangeLog()
+        self._log = ChangeLog(self._routing, kept=versions)
         self._first_row: npt.NDArray[np.int32] = np.zeros(0, np.int32)
 
     def __len__(self) -> int:
@@ -239,7 +242,7 @@ class KeyedTable:
         sources: list[Inherited] = []
         touched = _NO_SLOTS
         if self._slab.counts[owned].any():
-            changed = self._slab.only_visible(self._log.touched(self.version))
+            changed = self._slab.only_visible(self._log.open_changes())
             touched = changed[owned.take(self._slab.bucket(changed))]
             sources.append(self._give(owned))
         sources += [source.part(owned) for source in self._inherited]

@@ -20,7 +20,8 @@ class TableStore:
         self, keys: pa.Schema, values: pa.Schema, buckets: int, routing: Sequence[str]
     ) -> None:
         """An empty table; `routing` names the key columns that decide the bucket."""
-        self.table = KeyedTable(keys, values, buckets, routing)
+        # Checkpoints are snapshots so far: changes that nobody asks for must not pile up.
+        self.table = KeyedTable(keys, values, buckets, routing, versions=False)
         self._routing, self._buckets = tuple(routing), buckets
 
     def release(self, buckets: Collection[int]) -> Any:

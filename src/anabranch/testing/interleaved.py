@@ -175,7 +175,7 @@ class _Interleaved:
 
     def _read(self, source: _SourceRun, number: int) -> None:
         jumbo, frontier = source.readers[number].read(self.rng.randint(1, self.max_batch))
-        source.outlets[number].send([jumbo], frontier, self.rng)
+        source.outlets[number].send([jumbo], [frontier], self.rng)
 
     def _work(self, replica: ReplicaRun, pipeline: int) -> None:
         replica.work(pipeline, self.rng, self.tap)

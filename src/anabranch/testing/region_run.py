@@ -82,12 +82,12 @@ class Outlet:
             (edge, Router(found[edge.consumer], plan.region(edge.consumer))) for edge in edges
         ]
 
-    def send(self, outputs: list[Jumbo | None], frontier: Root, rng: Random) -> None:
-        """Tuples to where they belong, the frontier to everyone."""
+    def send(self, outputs: list[Jumbo | None], reached: list[Root], rng: Random) -> None:
+        """Tuples to where they belong, each port's frontier to everyone."""
         for edge, router in self._routes:
             shares = router.route(outputs[edge.out_port], rng.randrange(router.replicas))
             for consumer, share in enumerate(shares):
-                self._link(edge, consumer).append(Delivery(share, frontier))
+                self._link(edge, consumer).append(Delivery(share, reached[edge.out_port]))
 
     def send_barrier(self) -> None:
         """The epoch ends here."""
@@ -180,7 +180,7 @@ class ReplicaRun:
     ) -> None:
         outputs, reached = self.channel.run(pipeline, inputs, frontier, tap)
         if pipeline + 1 < len(self._queues):
-            self._queues[pipeline + 1].append(Delivery(outputs[0], reached))
+            self._queues[pipeline + 1].append(Delivery(outputs[0], reached[0]))
         elif self.channel.region.kind is RegionKind.SINK:
             self.emitted += [j for j in outputs if j is not None and len(j)]
         else:

@@ -1,0 +1,239 @@
+"""Bad input, one test each: the message names step, expected, got and remedy; nothing is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import anabranch as ab
+from anabranch.errors import AnabranchError
+from anabranch.testing.sequential import run_sequential
+
+ROWS = [{"word": w, "n": i} for i, w in enumerate("abcd")]
+
+
+def message(
+    action: Callable[[], object], step: str, expected: str, got: str, remedy: str
+) -> AnabranchError:
+    """The error of an action, after looking for its four parts in the message."""
+    with pytest.raises(AnabranchError) as caught:
+        action()
+    error = caught.value
+    assert error.step == step
+    assert expected in error.expected
+    assert got in error.got
+    assert remedy in error.remedy
+    for part in (error.step, error.expected, error.got, error.remedy):
+        assert part in str(error)
+    return error
+
+
+def words(name: str = "f") -> ab.Stream:
+    return ab.Flow(name).source("words", ab.memory(ROWS))
+
+
+def test_a_key_that_is_not_in_the_schema():
+    count = ab.partitioned(key="wrd", out="n: int64")(lambda ctx: None)
+    message(
+        lambda: words().apply("count", count),
+        "count",
+        "columns among ['word', 'n']",
+        "'wrd'",
+        "use a column that the input has",
+    )
+
+
+def test_a_cycle():
+    stream = words()
+    flow = stream.flow
+    both = flow.add("both", ab.stateful(in_ports=2, out="word: string, n: int64")(lambda c: None))
+    flow.connect(stream, both, 0)
+    flow.connect(both.filter("again", lambda b: []), both, 1)
+    message(
+        flow.resolve,
+        "both",
+        "a graph without cycles",
+        "a cycle through ",
+        "operator state instead",
+    )
+
+
+def test_an_unconnected_port():
+    stream = words()
+    stream.apply("both", ab.stateful(in_ports=2, out="n: int64")(lambda ctx: None))
+    message(
+        stream.flow.resolve,
+        "both",
+        "input port 1 connected",
+        "nothing on it",
+        "connect a stream to it or remove the step",
+    )
+
+
+def test_two_steps_of_one_name():
+    stream = words()
+    stream.filter("few", lambda b: [])
+    message(
+        lambda: stream.filter("few", lambda b: []),
+        "few",
+        "a name used once",
+        "a second step called 'few'",
+        "rename one of the two",
+    )
+
+
+def test_a_batch_operator_that_returns_a_wrong_number_of_rows():
+    stream = words()
+    stream.map("m", lambda b: {"n": [1, 2, 3]}, out="n: int64").sink("out", ab.collect())
+    message(
+        lambda: run_sequential(stream.flow),
+        "m",
+        "1 rows, as many as came in",
+        "3 rows",
+        "use filter or expand",
+    )
+
+
+def test_streams_of_different_schemas():
+    stream = words()
+    other = stream.flow.source("numbers", ab.memory([{"word": 1, "n": 1}]))
+    message(
+        lambda: stream.union("all", other),
+        "all",
+        "word: string, n: int64",
+        "word: int64, n: int64 on port 1",
+        "map the streams to one schema first",
+    )
+
+
+def test_a_column_of_a_wrong_type():
+    stream = words()
+    stream.map("m", lambda b: {"n": b["word"]}, out="n: int64").sink("out", ab.collect())
+    message(
+        lambda: run_sequential(stream.flow),
+        "m",
+        "column 'n' of type int64",
+        "string",
+        "cast it, or declare n: string",
+    )
+
+
+# --- an operator that raises on a tuple ----------------------------------------------------------
+
+
+def no_c(batch):
+    if "c" in batch["word"].to_pylist():
+        raise ValueError("no c")
+    return {}
+
+
+def test_raising_under_fail_names_the_tuple():
+    stream = words()
+    stream.map("m", no_c, keeps="*").sink("out", ab.collect())
+    message(
+        lambda: run_sequential(stream.flow),
+        "m",
+        "a result for every tuple",
+        "ValueError: no c on {'word': 'c', 'n': 2}",
+        "on_error='skip' or 'side'",
+    )
+
+
+def test_raising_under_skip_is_counted_and_the_others_go_on():
+    stream = words()
+    stream.map("m", no_c, keeps="*", on_error="skip").sink("out", ab.collect())
+    result = run_sequential(stream.flow)
+    assert result.rows("out") == [ROWS[0], ROWS[1], ROWS[3]]
+    assert result.counters["m"].skipped == len(ROWS) - 3
+
+
+def test_raising_under_side_loses_nothing():
+    stream = words()
+    risky = stream.map("m", no_c, keeps="*", on_error="side")
+    risky.sink("out", ab.collect())
+    risky.errors.sink("errors", ab.collect())
+    result = run_sequential(stream.flow)
+    assert result.rows("out") == [ROWS[0], ROWS[1], ROWS[3]]
+    assert result.rows("errors") == [{**ROWS[2], "error": "ValueError: no c"}]
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def test_a_missing_file(tmp_path):
+    missing = str(tmp_path / "nowhere.parquet")
+    with pytest.raises(AnabranchError) as caught:
+        ab.Flow("f").source("s", ab.files(missing))
+    assert missing in str(caught.value)
+    assert caught.value.remedy
+
+
+def three_files(folder) -> str:
+    for name in ("a", "c"):
+        pq.write_table(pa.table({"name": [name]}), folder / f"{name}.parquet")
+    (folder / "b.parquet").write_bytes(b"this is no parquet")
+    return str(folder / "*.parquet")
+
+
+def test_an_unreadable_file_among_good_ones_is_named(tmp_path):
+    pattern = three_files(tmp_path)
+
+    def run():
+        flow = ab.Flow("f")
+        flow.source("s", ab.files(pattern)).sink("out", ab.collect())
+        return run_sequential(flow)
+
+    with pytest.raises(AnabranchError) as caught:
+        run()
+    assert "b.parquet" in str(caught.value)
+    assert caught.value.remedy
+
+
+def test_an_unreadable_file_can_be_skipped_without_losing_the_others(tmp_path):
+    flow = ab.Flow("f")
+    source = ab.files(three_files(tmp_path), on_bad_file="skip")
+    flow.source("s", source).sink("out", ab.collect())
+    assert run_sequential(flow).rows("out") == [{"name": "a"}, {"name": "c"}]
+
+
+# --- plans and names -----------------------------------------------------------------------------
+
+
+def test_a_plan_for_another_flow():
+    flow, other = words("mine").sink("out", ab.collect()), words("other").sink("o", ab.collect())
+    message(
+        lambda: ab.plan(other).validate(flow),
+        "mine",
+        f"a plan for flow 'mine' ({flow.fingerprint()})",
+        f"one for 'other' ({other.fingerprint()})",
+        "plan again",
+    )
+
+
+def test_an_unknown_app_on_the_command_line():
+    done = subprocess.run(
+        [sys.executable, "-m", "anabranch.cli", "check", "wrod-count"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: step 'wrod-count': expected an application among")
+    assert "see `anabranch apps`" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_was_refused_when_built_can_be_mended_in_place():
+    stream = words()
+    with pytest.raises(AnabranchError):
+        stream.map("m", lambda b: {}, keeps="wrd")
+    stream.map("m", lambda b: {"n": pc.add(b["n"], 1)}, out="n: int64", keeps="word").sink(
+        "out", ab.collect()
+    )
+    assert [row["n"] for row in run_sequential(stream.flow).rows("out")] == [1, 2, 3, 4]
