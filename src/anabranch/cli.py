@@ -96,6 +96,8 @@ def find_flow(name: str) -> Flow:
         flow: Flow = app(name).build()
         return flow
     module_name, _, attribute = name.partition(":")
+    if not module_name:
+        raise UnknownNameError(name, "module:flow", repr(name), "name the module before the colon")
     if "" not in sys.path:
         sys.path.insert(0, "")  # the user's own module lies where they stand
     try:
@@ -126,7 +128,7 @@ def read_plan(file: Path) -> Plan:
     """A plan from a file."""
     try:
         return Plan.from_json(file.read_text(encoding="utf-8"))
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise UnknownNameError(
             str(file), "a readable plan file", str(error), "write one with `anabranch plan --json`"
         ) from error

@@ -33,7 +33,7 @@ Key = str | Sequence[str]
 
 
 class Compositions:
-    """What a stream offers; whoever inherits owes `apply` and `type`."""
+    """What a stream offers; whoever inherits owes `apply`, `type` and `require_free`."""
 
     @property
     def type(self) -> StreamType:
@@ -42,6 +42,10 @@ class Compositions:
 
     def apply(self, name: str, operator: Operator, *others: Self) -> Self:
         """Send this stream (and others, port by port) through an operator."""
+        raise NotImplementedError
+
+    def require_free(self, name: str) -> None:
+        """Raise unless a step of the flow may be called so."""
         raise NotImplementedError
 
     def timed(self, name: str, column: str, *, lateness: int | timedelta = 0) -> Self:
@@ -101,7 +105,8 @@ class Compositions:
         whole = aggregate(key, emit=emit, window=window, combine=combine, **functions)
         if combine is False or not (combine or combinable(whole, self.type)):
             return self.apply(name, whole)
-        whole.types(name, (self.type,))  # errors name the step the user wrote
+        self.require_free(name)  # errors name the step the user wrote, and leave no half of it
+        whole.types(name, (self.type,))
         first, second = split(whole, self.type)
         return self.apply(f"{name}.combine", first).apply(name, second)
 

@@ -124,6 +124,13 @@ class Flow:
     def connect(self, stream: Stream, target: str | Stream, port: int = 0) -> None:
         """Let a stream flow into a port of a step."""
         name = target if isinstance(target, str) else target.output.step
+        if stream.flow is not self:
+            raise BuildError(
+                name,
+                f"a stream of flow {self.name!r}",
+                f"one of flow {stream.flow.name!r}",
+                "build what belongs together in one flow",
+            )
         self.graph.connect(stream.output, name, port)
 
     def resolve(self) -> Resolved:
@@ -184,6 +191,14 @@ class Flow:
 
     def reading(self, sources: Mapping[str, Any]) -> Flow:
         """The same flow with other sources of the same columns: for tests and replays."""
+        unknown = sorted(set(sources) - set(self.names(Role.SOURCE)))
+        if unknown:
+            raise BuildError(
+                self.name,
+                f"sources among {list(self.names(Role.SOURCE))}",
+                str(unknown),
+                "replace sources that the flow has",
+            )
         copy = Flow(self.name, buckets=self.buckets, order=self.order)
         for name in self.resolve().order:
             step = self.graph.steps[name]
@@ -260,21 +275,20 @@ class Stream(Compositions):
                 type(operator).__name__,
                 "decorate the function with ab.map, ab.partitioned, …",
             )
-        step = self.flow.graph.add(name, Role.OPERATOR, operator)
         streams = (self, *others)
         if len(streams) > operator.in_ports:
-            del self.flow.graph.steps[name]
             raise BuildError(
                 name,
                 f"{operator.in_ports} input stream(s)",
                 f"{len(streams)}",
                 "give as many streams as the operator has ports",
             )
+        self.flow.graph.add(name, Role.OPERATOR, operator)
         try:
             for port, stream in enumerate(streams):
-                self.flow.graph.connect(stream.output, step.name, port)
+                self.flow.connect(stream, name, port)
         except BuildError:
-            del self.flow.graph.steps[name]  # a refused step must not block its name
+            self.flow.graph.discard(name)
             raise
         return Stream(self.flow, Output(name))
 
@@ -283,3 +297,7 @@ class Stream(Compositions):
         self.flow.graph.add(name, Role.SINK, SinkBody(sink))
         self.flow.graph.connect(self.output, name)
         return self.flow
+
+    def require_free(self, name: str) -> None:
+        """Raise unless a step of the flow may be called so."""
+        self.flow.graph.require_free(name)

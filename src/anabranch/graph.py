@@ -100,8 +100,8 @@ class Graph:
         self.steps: dict[str, Step] = {}
         self._types: dict[Output, StreamType] = {}
 
-    def add(self, name: str, role: Role, body: Body) -> Step:
-        """Add a step with open input ports; its name must be new."""
+    def require_free(self, name: str) -> None:
+        """Raise unless a step may be called so."""
         if not name or not isinstance(name, str):
             raise BuildError(str(name), "a non-empty step name", repr(name), "name every step")
         if name in self.steps:
@@ -111,6 +111,10 @@ class Graph:
                 f"a second step called {name!r}",
                 "rename one of the two: errors, metrics and plans refer to steps by name",
             )
+
+    def add(self, name: str, role: Role, body: Body) -> Step:
+        """Add a step with open input ports; its name must be new."""
+        self.require_free(name)
         step = Step(name, role, body, [None] * body.in_ports)
         self.steps[name] = step
         try:
@@ -219,10 +223,11 @@ class Graph:
                 (n for n, s in waiting.items() if all(i and i.step in done for i in s.inputs)), None
             )
             if free is None:
+                cycle = self._cycle(waiting)
                 raise BuildError(
-                    self._name_in_cycle(waiting),
+                    cycle[0],
                     "a graph without cycles",
-                    "a cycle through " + " → ".join(sorted(waiting)),
+                    "a cycle through " + " → ".join([*cycle, cycle[0]]),
                     "keep what must be remembered in operator state instead of feeding it back",
                 )
             done.append(free)
@@ -230,13 +235,16 @@ class Graph:
         return tuple(done)
 
     @staticmethod
-    def _name_in_cycle(waiting: dict[str, Step]) -> str:
-        """Walk back along unresolved inputs until a step repeats: that one is on a cycle."""
-        name, seen = next(iter(waiting)), set[str]()
-        while name not in seen:
-            seen.add(name)
-            name = next(i.step for i in waiting[name].inputs if i and i.step in waiting)
-        return name
+    def _cycle(waiting: dict[str, Step]) -> list[str]:
+        """Walk back along unresolved inputs until a step repeats; what lies between is a cycle."""
+        path = [next(iter(waiting))]
+        while True:
+            name = next(i.step for i in waiting[path[-1]].inputs if i and i.step in waiting)
+            if name in path:
+                cycle = path[path.index(name) :][::-1]
+                first = cycle.index(next(n for n in waiting if n in cycle))  # as written
+                return cycle[first:] + cycle[:first]
+            path.append(name)
 
     def _type_when_connected(self, step: Step) -> None:
         if all(i is not None and i in self._types for i in step.inputs):

@@ -279,5 +279,5 @@ def test_min_of_a_list_is_refused():
     schema = pa.schema([("x", pa.list_(pa.int64()))])
     with pytest.raises(SchemaError, match="list"):
         aggregate(m=ab.min("x")).types("step", (StreamType(schema),))
-    with pytest.raises(SchemaError, match="key of a type"):
+    with pytest.raises(SchemaError, match="key 'x' of a type"):
         aggregate("x", n=ab.count()).types("step", (StreamType(schema),))

@@ -11,8 +11,9 @@ from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, key_columns
 from anabranch.operators.invocation import Invocation
-from anabranch.operators.key_types import check_key_types, is_count
+from anabranch.operators.key_types import is_count
 from anabranch.operators.schedule import Schedule
+from anabranch.operators.schemas import check_key_types
 from anabranch.operators.tuple_kernel import TupleKernel
 from anabranch.operators.tuples import TupleOperator
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators.schemas import columns_of
+from anabranch.operators.schemas import check_key_types
 from anabranch.state.positions import Jumbo, Mark, Root
 from anabranch.state.store import Store
 
@@ -146,7 +146,7 @@ class Operator:
     def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """Check the inputs and say what comes out."""
         for given in inputs:
-            columns_of(step, self.key, given.schema)
+            check_key_types(step, self.key, given.schema)
             if given.changelog is not None and not self.accepts_changes:
                 raise BuildError(
                     step,

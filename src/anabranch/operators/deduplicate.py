@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
-from anabranch.operators.key_types import check_key_types, required_key
+from anabranch.operators.key_types import required_key
+from anabranch.operators.schemas import check_key_types
 from anabranch.operators.times import duration
 from anabranch.state.key_words import Mask
 from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Root

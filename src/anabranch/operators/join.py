@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
-from anabranch.operators.key_types import check_key_types, required_key
+from anabranch.operators.key_types import required_key
+from anabranch.operators.schemas import check_key_types
 from anabranch.operators.shapes import emission_index
 from anabranch.operators.times import duration
 from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Positions, Root

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StreamType
 from anabranch.operators.base import Kernel, KernelContext
-from anabranch.operators.key_types import check_key_types, required_key
-from anabranch.operators.schemas import columns_of
+from anabranch.operators.key_types import required_key
+from anabranch.operators.schemas import check_key_types, columns_of
 from anabranch.operators.shapes import BatchKernel, Expand
 from anabranch.state.positions import Ints
 from anabranch.state.row_segment import Segment, key_hashes, same_keys

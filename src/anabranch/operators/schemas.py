@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from anabranch.errors import OperatorError, SchemaError
+from anabranch.state.key_words import SUPPORTED, kind_of
 
 SchemaLike: TypeAlias = pa.Schema | str | Mapping[str, pa.DataType] | None
 
@@ -88,6 +89,21 @@ def columns_of(step: str, names: tuple[str, ...], given: pa.Schema) -> None:
             ", ".join(map(repr, missing)),
             "use a column that the input has",
         )
+
+
+def check_key_types(step: str, key: Sequence[str], given: pa.Schema) -> None:
+    """Key columns must exist and be of a type whose values can be hashed and compared."""
+    columns_of(step, tuple(key), given)
+    for name in key:
+        try:
+            kind_of(given.field(name).type)
+        except TypeError:
+            raise SchemaError(
+                step,
+                f"key {name!r} of a type among: {SUPPORTED}",
+                str(given.field(name).type),
+                "cast the column",
+            ) from None
 
 
 def to_batch(step: str, values: Any, wanted: pa.Schema, rows: int | None) -> pa.RecordBatch:

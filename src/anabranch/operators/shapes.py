@@ -73,6 +73,8 @@ class BatchOperator(Operator):
                 "name them in keeps=",
             )
         fields = [f for f in given.schema if f.name in kept] + list(self.out)
+        if not fields:
+            raise BuildError(step, "at least one output column", "none", "declare out= or keeps=")
         changelog = given.changelog
         main = StreamType(pa.schema(fields), given.time, changelog)
         if self.on_error is OnError.SIDE:
@@ -194,10 +196,6 @@ def attach(
         if expands:
             positions = positions.extend(emission_index(parents))
     arrays = [*carried, *columns.columns]
-    if not arrays:
-        raise OperatorError(
-            context.step, "at least one output column", "none", "declare out= or keeps="
-        )
     batch = pa.RecordBatch.from_arrays(arrays, schema=context.outputs[0].schema)
     return Jumbo(batch, positions)
 

@@ -18,8 +18,8 @@ from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.aggregation import Emit
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, key_columns
-from anabranch.operators.key_types import check_key_types, is_count
-from anabranch.operators.schemas import columns_of
+from anabranch.operators.key_types import is_count
+from anabranch.operators.schemas import check_key_types, columns_of
 from anabranch.operators.shapes import emission_index
 from anabranch.state.hashing import hash_columns, order_prefix
 from anabranch.state.key_words import KeyKind, distinct_rows, kind_of, words_of

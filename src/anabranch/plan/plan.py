@@ -204,7 +204,7 @@ class Plan:
                 data["flow"],
                 data["fingerprint"],
                 tuple(_region_from(r) for r in data["regions"]),
-                tuple(SourcePlan(**s) for s in data["sources"]),
+                tuple(_source_from(s) for s in data["sources"]),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise PlanError(
@@ -321,7 +321,23 @@ def _region_from(data: dict[str, Any]) -> RegionPlan:
     return RegionPlan(
         data["region"],
         tuple(tuple(p) for p in data["pipelines"]),
-        data["replicas"],
-        tuple(data["bucket_map"]),
+        _whole(data["replicas"]),
+        tuple(_whole(owner) for owner in data["bucket_map"]),
         tuple(data["placement"]),
     )
+
+
+def _source_from(data: dict[str, Any]) -> SourcePlan:
+    limit = data["in_flight_limit"]
+    return SourcePlan(
+        data["source"],
+        _whole(data["replicas"]),
+        None if limit is None else _whole(limit),
+        _whole(data["batch_rows"]),
+    )
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no whole number")
+    return value
