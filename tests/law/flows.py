@@ -85,8 +85,8 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
-    flow, recipe = draw(flows())
+def cases(draw: st.DrawFn, timed: bool | None = None) -> Case:
+    flow, recipe = draw(flows(timed))
     rng = Random(draw(st.integers(0, 2**32)))
     plan = random_plan(flow, rng)
     changes = [random_plan(flow, rng) for _ in range(draw(st.integers(0, 3)))]
@@ -94,8 +94,8 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @st.composite
-def flows(draw: st.DrawFn) -> tuple[Flow, list[str]]:
-    timed = draw(st.booleans())
+def flows(draw: st.DrawFn, timed: bool | None) -> tuple[Flow, list[str]]:
+    timed = draw(st.booleans()) if timed is None else timed
     flow = Flow("law", buckets=draw(st.sampled_from([1, 4, 16])))
     recipe: list[str] = []
     streams: list[Stream] = []

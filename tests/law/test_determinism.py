@@ -1,5 +1,5 @@
 """The law: whatever the flow, data, plan, interleaving, changes and crashes, the result is the
-sequential one. `make soak` draws more cases."""
+sequential one. `make soak` draws more cases, and other ones each time."""
 
 from __future__ import annotations
 
@@ -32,22 +32,23 @@ def holds(case: Case) -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_run_equals_the_sequential_run(shard: int) -> None:
-    law(holds, shard, CASES // SHARDS)()
+    law(cases(), shard, CASES // SHARDS)()
 
 
-def law(
-    body: Callable[[Case], None], number: int, examples: int, phases: Any = tuple(Phase)
-) -> Callable[[], None]:
-    """A property with its own seed, so that shards draw different cases."""
-    soaking = "ANABRANCH_SOAK" in os.environ
-    configured = settings(
+def law(strategy: Any, number: int, examples: int, phases: Any = tuple(Phase)) -> Callable[[], Any]:
+    """The law on cases of a strategy, with its own seed, so that shards draw different cases."""
+
+    @settings(
         max_examples=examples,
-        derandomize=False,
         deadline=None,
+        derandomize=False,
         database=None,
         phases=phases,
         report_multiple_bugs=False,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    property_ = configured(given(case=cases())(lambda case: body(case)))
-    return property_ if soaking else seed(number)(property_)
+    @given(case=strategy)
+    def property_(case: Case) -> None:
+        holds(case)
+
+    return property_ if "ANABRANCH_SOAK" in os.environ else seed(number)(property_)

@@ -136,3 +136,14 @@ def test_state_of_a_wrong_length_leaves_no_trace_in_other_columns():
 
     result = run_sequential(flow_of(clumsy, WORDS[::2]))
     assert (values(result, "n"), result.counters["step"].skipped) == ([0, 0], 1)
+
+
+def test_a_key_whose_first_row_was_skipped_is_still_new():
+    @keyed(key="word", state="n: int64", out="fresh: bool", on_error="skip")
+    def operator(batch, state):
+        if 0 in batch["v"].to_pylist():
+            raise ValueError
+        return {"fresh": state.fresh[state.codes]}
+
+    result = run_sequential(flow_of(operator, WORDS[:1] + WORDS[2:3]))
+    assert values(result, "fresh") == [True]

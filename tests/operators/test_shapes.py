@@ -6,10 +6,14 @@ import pyarrow.compute as pc
 import pytest
 
 from anabranch.errors import BuildError, OperatorError, SchemaError
+from anabranch.graph import StreamType
 from anabranch.operators.shapes import Filter, emission_index, expand, flat_map, map
+from anabranch.state.positions import end
 from anabranch.testing.sequential import run_sequential
+from tests.operators.driving import Drive, stream
 from tests.operators.small_flows import flow_of, outcome, values
 
+ROWS = [{"x": 0}, {"x": 1}]
 NUMBERS = [{"x": i, "y": f"y{i}"} for i in range(6)]
 
 
@@ -116,13 +120,12 @@ def test_an_expanded_row_stands_with_its_parent():
     ]
 
 
-def test_rows_given_out_of_order_are_put_behind_their_parents():
-    @expand(out="n: int64", keeps="x")
-    def backwards(batch):
-        parents = copies(batch)[::-1]
-        return {"n": np.arange(len(parents)) * 0 + batch["x"].to_numpy()[parents]}, parents
-
-    assert values(outcome(backwards, NUMBERS), "n") == [1, 2, 2, 4, 5, 5]
+def test_rows_given_out_of_order_are_put_behind_their_parents_each_in_its_place():
+    twice = expand(out="n: int64")(lambda b: ({"n": [20, 10, 21, 11]}, [1, 0, 1, 0]))
+    given = pa.schema([("x", pa.int64())])
+    (made,) = Drive(twice, StreamType(given)).kernel().step([stream(given, ROWS[:2])], end(1))
+    assert made.batch["n"].to_pylist() == [10, 11, 20, 21]
+    assert [row[4:] for row in made.positions.rows()] == [(0,), (1,), (0,), (1,)]
 
 
 BAD_PARENTS = {
