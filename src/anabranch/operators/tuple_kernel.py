@@ -324,7 +324,7 @@ class TupleKernel(Kernel):
                 seen = f"key {key!r}, {reason.value}: {rows[:3]}"
                 raise failure(self.context.step, error, seen) from error
             entry.state, entry.timers = saved
-            self._reject(taken, base, f"{type(error).__name__}: {error}", out)
+            self._reject(taken, base, f"{type(error).__name__}: {error}", out, numbering or {})
             return
         for port, made in enumerate(ctx.emitted):
             out[port].extend(made)
@@ -339,11 +339,13 @@ class TupleKernel(Kernel):
         base: tuple[int, ...],
         message: str,
         out: list[list[Emission]],
+        numbering: dict[tuple[int, ...], int],
     ) -> None:
         rows = [(port, w.row) for port, waiting in enumerate(taken) for w in waiting]
         self.context.counters.skipped += max(len(rows), 1)
         if self._operator.policy is OnError.SIDE:
-            for number, (port, row) in enumerate(rows):
+            for port, row in rows:
+                number = numbering[base] = numbering.get(base, -1) + 1
                 out[-1].append(Emission((*base, number), (port, repr(row), message)))
 
     def _to_jumbo(self, port: int, made: list[Emission]) -> Jumbo | None:
