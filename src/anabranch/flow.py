@@ -154,6 +154,7 @@ class Flow:
                     step.role.value,
                     state.value if state else "",
                     list(getattr(step.body, "key", ())),
+                    getattr(step.body, "own_buckets", None),
                     [[i.step, i.port] for i in step.inputs if i is not None],
                 ]
             )

@@ -66,6 +66,22 @@ PAIRS: dict[str, Any] = {
 TIMED_PAIRS: dict[str, Any] = {**PAIRS, **TIMED_PAIR_BUILTINS}
 
 
+class Parted:
+    """Rows in several parts, so that several readers can share them."""
+
+    schema, bounded, order = SCHEMA, True, "part and row"
+
+    def __init__(self, rows: list[dict[str, Any]], part_rows: int) -> None:
+        cuts = range(0, len(rows), part_rows)
+        self._parts = {f"part{i:02}": memory(rows[i : i + part_rows], SCHEMA) for i in cuts}
+
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self._parts)
+
+    def read(self, part: str, start: int, rows: int) -> Any:
+        return self._parts[part].read("memory", start, rows)
+
+
 @dataclass
 class Case:
     """A flow with data, and one way of running it."""
@@ -96,8 +112,9 @@ def cases(draw: st.DrawFn, timed: bool | None = None) -> Case:
 @st.composite
 def flows(draw: st.DrawFn, timed: bool | None) -> tuple[Flow, list[str]]:
     timed = draw(st.booleans()) if timed is None else timed
-    flow = Flow("law", buckets=draw(st.sampled_from([1, 4, 16])))
-    recipe: list[str] = []
+    order = draw(st.sampled_from(["total", "total", "total", "key"]))
+    flow = Flow("law", buckets=draw(st.sampled_from([1, 4, 16])), order=order)
+    recipe: list[str] = [order]
     streams: list[Stream] = []
     for number in range(draw(st.sampled_from([1, 2, 2, 3]))):
         streams += _source(draw, flow, f"source{number}", timed, recipe)
@@ -121,7 +138,9 @@ def _source(draw: st.DrawFn, flow: Flow, name: str, timed: bool, recipe: list[st
     beats = None
     if timed and rows and draw(st.booleans()):
         beats = {draw(st.integers(1, len(rows))): draw(st.integers(0, time + 20))}
-    source = memory(rows, SCHEMA, heartbeats=beats)
+    source: Any = memory(rows, SCHEMA, heartbeats=beats)
+    if beats is None and draw(st.booleans()):
+        source = Parted(rows, draw(st.integers(1, 9)))
     if not timed:
         recipe.append(f"{name}: {len(rows)} rows")
         return [_narrow(name, flow.source(name, source))]

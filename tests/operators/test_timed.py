@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.errors import BuildError, SchemaError
+from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.flow import Flow
 from anabranch.graph import StreamType
 from anabranch.io import collect, memory
@@ -223,5 +223,5 @@ def test_a_lateness_that_does_not_fit_is_refused(lateness):
 def test_a_tuple_without_a_time_is_an_error():
     flow = Flow("f")
     flow.source("s", memory([{"ts": 1}, {"ts": None}]), time="ts").sink("out", collect())
-    with pytest.raises(SchemaError, match=r"a time in every tuple, got 1 null\(s\)"):
+    with pytest.raises(OperatorError, match=r"a time in every tuple, got 1 null\(s\)"):
         run_sequential(flow)

@@ -209,3 +209,39 @@ def test_timers_fire_before_the_end_is_told():
         "timer",
         "closed",
     ]
+
+
+def test_a_timer_that_raises_leaves_by_the_error_port():
+    @partitioned(key="k", out="k: int64", timers=True, on_error="side")
+    def late_failure(ctx):
+        if ctx.reason is Reason.TIMER:
+            raise ValueError("too late")
+        for row in ctx.tuples():
+            ctx.set_timer(row.ts + 1)
+
+    flow = Flow("f")
+    made = flow.source("s", memory([{"k": 7, "ts": 1}]), time="ts").apply("step", late_failure)
+    made.errors.sink("errors", collect())
+    result = run_sequential(flow)
+    assert result.rows("errors") == [
+        {"port": None, "row": "timer of key 7", "error": "ValueError: too late"}
+    ]
+    assert result.counters["step"].skipped == 1
+
+
+def test_timers_outlive_the_state_that_has_expired():
+    @partitioned(key="k", out="k: int64, n: int64", timers=True, ttl=5)
+    def patient(ctx):
+        if ctx.reason is Reason.TIMER:
+            ctx.emit(n=ctx.state.get("n", 0))
+        for row in ctx.tuples():
+            ctx.state["n"] = 1
+            ctx.set_timer(row.ts + 2)
+            ctx.set_timer(row.ts + 20)
+            ctx.set_timer(row.ts + 30)
+
+    flow = Flow("f")
+    flow.source("s", memory([{"k": 7, "ts": 1}]), time="ts").apply("step", patient).sink(
+        "out", collect()
+    )
+    assert [row["n"] for row in run_sequential(flow).rows("out")] == [1, 0, 0]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from anabranch.errors import BufferLimitError, BuildError, OperatorError, SchemaError
+from anabranch.flow import Flow
 from anabranch.graph import StateKind
+from anabranch.io import collect, memory
 from anabranch.operators.invocation import Reason
 from anabranch.operators.schedule import Schedule
 from anabranch.operators.schemas import schema
+from anabranch.operators.shapes import flat_map
 from anabranch.operators.tuples import (
     FunctionOperator,
     TupleOperator,
@@ -18,7 +21,7 @@ from anabranch.operators.tuples import (
 )
 from anabranch.testing.interleaved import run_interleaved
 from anabranch.testing.sequential import run_sequential
-from tests.operators.small_flows import flow_of, outcome, values
+from tests.operators.small_flows import agreed, flow_of, outcome, values
 
 LOGINS = [{"host": h, "ok": i} for i, h in enumerate(["a", "b", "a", "a", "b", "c"])]
 
@@ -114,7 +117,10 @@ EMITTED = {
     "a column left out": (emits(), r"the columns \['host', 'n'\], got \['host'\]"),
     "a column too many": (emits(n=1, m=2), r"the columns \['host', 'n'\], got \['host', 'm', 'n'"),
     "another key": (emits(n=1, host="z"), "key column 'host' = 'a' .* got 'z'; rename the output"),
-    "another port": (emits(n=1, to="nowhere"), r"an output among \['out'\], got 'nowhere'"),
+    "another port": (
+        partitioned(key="host", out="host: string, n: int64")(lambda ctx: ctx.emit("nowhere", n=1)),
+        r"an output among \['out'\], got 'nowhere'",
+    ),
     "a wrong type": (emits(n="many"), "'n' of type int64"),
     "a number too large": (emits(n=2**70), "'n' of type int64"),
 }
@@ -129,7 +135,7 @@ def test_tuples_can_go_to_named_outputs():
     @stateless(out="x: int64", side_outs={"odd": "y: int64"})
     def dealt(ctx):
         for row in ctx.tuples():
-            ctx.emit(to="odd", y=row.ok) if row.ok % 2 else ctx.emit(x=row.ok)
+            ctx.emit("odd", y=row.ok) if row.ok % 2 else ctx.emit(x=row.ok)
 
     result = outcome(dealt, LOGINS)
     assert (values(result, "x"), values(result, "y", "odd")) == ([0, 2, 4], [1, 3, 5])
@@ -219,6 +225,22 @@ def test_side_gives_the_row_back():
     assert result.rows("errors") == [
         {"port": 0, "row": "(host='a', ok=2)", "error": "ValueError: a two"}
     ]
+
+
+def test_tuples_of_one_event_on_the_side_have_places_of_their_own():
+    def raising(ctx):
+        raise ValueError([row.n for row in ctx.tuples()])
+
+    two = flat_map(lambda row: [{"n": 10 * row["ok"] + i} for i in range(2)], out="n: int64")
+    one = FunctionOperator(
+        raising, state=StateKind.STATEFUL, schedule=Schedule.exactly(1), on_error="side"
+    )
+    again = flat_map(lambda row: [row, row], out="port: int64, row: string, error: string")
+    flow = Flow("small", buckets=4)
+    made = flow.source("in", memory(LOGINS[:2])).apply("two", two).apply("one", one)
+    made.errors.apply("again", again).sink("out", collect())
+    numbers = [f"(n={n})" for n in (0, 0, 1, 1, 10, 10, 11, 11)]
+    assert values(agreed(flow), "row") == numbers
 
 
 def test_a_new_key_that_raises_is_not_remembered():

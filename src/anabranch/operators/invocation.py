@@ -114,8 +114,8 @@ class Invocation:
                 self._base, self.time = waiting.position, waiting.position[0]
             yield waiting.row
 
-    def emit(self, to: str = "out", **values: Any) -> None:
-        """Send one tuple downstream. Key columns that are not given are filled in."""
+    def emit(self, to: str = "out", /, **values: Any) -> None:
+        """Send one tuple to an output. Key columns that are not given are filled in."""
         names = [name for name, _ in self._outs]
         if to not in names:
             raise OperatorError(

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from anabranch.errors import BuildError, SchemaError
-from anabranch.state.positions import Ints
+from anabranch.errors import BuildError, OperatorError, SchemaError
+from anabranch.state.positions import FIRST, LAST, Ints
 
 TIMESTAMP = pa.timestamp("us")
 
@@ -30,7 +31,7 @@ def time_type(step: str, given: pa.DataType) -> pa.DataType:
 def to_times(step: str, column: pa.Array) -> Ints:
     """A time column as int64; a tuple without a time has no place in the order."""
     if column.null_count:
-        raise SchemaError(
+        raise OperatorError(
             step,
             "a time in every tuple",
             f"{column.null_count} null(s)",
@@ -38,7 +39,16 @@ def to_times(step: str, column: pa.Array) -> Ints:
         )
     if pa.types.is_timestamp(column.type):
         column = column.cast(TIMESTAMP, safe=False)
+    if pa.types.is_uint64(column.type):
+        column = pc.min_element_wise(column, LAST)  # beyond the end of time, refused below
     times: Ints = column.cast(pa.int64()).to_numpy(zero_copy_only=False).astype(np.int64)
+    if len(times) and not FIRST < times.min() <= times.max() < LAST:
+        raise OperatorError(
+            step,
+            f"times between {FIRST} and {LAST}",
+            f"{times.min()} to {times.max()}",
+            "give them in a coarser unit",
+        )
     return times
 
 

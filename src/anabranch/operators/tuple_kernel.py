@@ -190,7 +190,6 @@ class TupleKernel(Kernel):
     def _expire(self, entry: KeyState, time: int) -> None:
         if self._ttl is not None and entry.touched != FIRST and time - entry.touched >= self._ttl:
             entry.state = {}
-            entry.timers = []
             for buffer in entry.buffers:
                 buffer.clear()
 
@@ -312,8 +311,8 @@ class TupleKernel(Kernel):
             stateless=operator.state is StateKind.STATELESS,
         )
         ctx.follow_tuples = self._follow and reason is Reason.TUPLES
-        if numbering is not None:
-            ctx.continue_numbering(numbering)
+        numbering = {} if numbering is None else numbering
+        ctx.continue_numbering(numbering)
         try:
             operator.invoke(ctx)
         except OperatorError:
@@ -324,7 +323,8 @@ class TupleKernel(Kernel):
                 seen = f"key {key!r}, {reason.value}: {rows[:3]}"
                 raise failure(self.context.step, error, seen) from error
             entry.state, entry.timers = saved
-            self._reject(taken, base, f"{type(error).__name__}: {error}", out, numbering or {})
+            message = f"{type(error).__name__}: {error}"
+            self._reject(key, reason, taken, base, message, out, numbering)
             return
         for port, made in enumerate(ctx.emitted):
             out[port].extend(made)
@@ -335,18 +335,24 @@ class TupleKernel(Kernel):
 
     def _reject(
         self,
+        key: Any,
+        reason: Reason,
         taken: list[list[Waiting]],
         base: tuple[int, ...],
         message: str,
         out: list[list[Emission]],
         numbering: dict[tuple[int, ...], int],
     ) -> None:
-        rows = [(port, w.row) for port, waiting in enumerate(taken) for w in waiting]
-        self.context.counters.skipped += max(len(rows), 1)
+        rows: list[tuple[int | None, str]] = [
+            (port, repr(w.row)) for port, waiting in enumerate(taken) for w in waiting
+        ]
+        rows = rows or [(None, f"{reason.value} of key {key!r}")]
+        self.context.counters.skipped += len(rows)
         if self._operator.policy is OnError.SIDE:
             for port, row in rows:
-                number = numbering[base] = numbering.get(base, -1) + 1
-                out[-1].append(Emission((*base, number), (port, repr(row), message)))
+                number = numbering.get(base, 0)
+                numbering[base] = number + 1
+                out[-1].append(Emission((*base, number), (port, row, message)))
 
     def _to_jumbo(self, port: int, made: list[Emission]) -> Jumbo | None:
         if not made:

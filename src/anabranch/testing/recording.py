@@ -13,6 +13,8 @@ from anabranch.io import memory
 from anabranch.io.reader import SourceReader
 from anabranch.state.positions import LAST
 
+PATIENCE = 100  # reads without a row after which an endless source counts as idle
+
 
 @dataclass(frozen=True)
 class Recording:
@@ -32,8 +34,10 @@ class Recording:
             source = flow.graph.steps[name].body.source
             reader = SourceReader(source, 0)
             taken[name], beats[name], schemas[name] = [], {}, source.schema
-            while not reader.ended and len(taken[name]) < rows:
+            silent = 0
+            while not reader.ended and len(taken[name]) < rows and silent < PATIENCE:
                 jumbo, _ = reader.read(rows - len(taken[name]))
+                silent = 0 if jumbo is not None and len(jumbo) else silent + 1
                 if jumbo is None:
                     continue
                 taken[name] += jumbo.batch.to_pylist()
