@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -112,7 +113,14 @@ def find_flow(name: str) -> Flow:
             "run from the folder that holds it, or install it",
         ) from error
     found = getattr(module, attribute, None)
-    found = found() if callable(found) else found
+    if callable(found):
+        try:
+            inspect.signature(found).bind()
+        except TypeError as error:
+            raise UnknownNameError(
+                name, "a function without required arguments", str(error), "give them defaults"
+            ) from error
+        found = found()
     if not isinstance(found, Flow):
         flows = sorted(n for n, value in vars(module).items() if isinstance(value, Flow))
         raise UnknownNameError(

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from anabranch.errors import naming
 from anabranch.graph import StreamType
 from anabranch.operators import shapes
 from anabranch.operators.aggregate import aggregate
@@ -48,9 +49,14 @@ class Compositions:
         """Raise unless a step of the flow may be called so."""
         raise NotImplementedError
 
+    def _applied(self, name: str, make: Callable[[], Operator], *others: Self) -> Self:
+        with naming(name):
+            operator = make()
+        return self.apply(name, operator, *others)
+
     def timed(self, name: str, column: str, *, lateness: int | timedelta = 0) -> Self:
         """Order the stream by event time from here on; late tuples leave by `.late`."""
-        return self.apply(name, Timed(column, lateness))
+        return self._applied(name, lambda: Timed(column, lateness))
 
     def map(
         self,
@@ -62,13 +68,13 @@ class Compositions:
         on_error: OnError | str = OnError.FAIL,
     ) -> Self:
         """As many rows as came in; `keeps` names columns that pass unchanged ("*": all)."""
-        return self.apply(name, shapes.Map(function, out, keeps, on_error))
+        return self._applied(name, lambda: shapes.Map(function, out, keeps, on_error))
 
     def filter(
         self, name: str, function: BatchFunction, *, on_error: OnError | str = OnError.FAIL
     ) -> Self:
         """The rows for which a mask is true."""
-        return self.apply(name, shapes.Filter(function, on_error))
+        return self._applied(name, lambda: shapes.Filter(function, on_error))
 
     def flat_map(
         self,
@@ -80,8 +86,9 @@ class Compositions:
         on_error: OnError | str = OnError.FAIL,
     ) -> Self:
         """Any number of rows (dicts) for each row (a dict), in plain Python."""
-        operator = shapes.flat_map(function, out=out, keeps=keeps, on_error=on_error)
-        return self.apply(name, operator)
+        return self._applied(
+            name, lambda: shapes.flat_map(function, out=out, keeps=keeps, on_error=on_error)
+        )
 
     def union(self, name: str, *others: Self) -> Self:
         """This stream and others of the same columns, as one."""
@@ -90,6 +97,7 @@ class Compositions:
     def aggregate(
         self,
         name: str,
+        /,
         *,
         key: Key | None = None,
         emit: str | None = None,
@@ -102,12 +110,13 @@ class Compositions:
         Where it cannot change the result, a step `<name>.combine` adds up each batch before the
         tuples travel; `combine=False` leaves it out, `combine=True` insists on it.
         """
-        whole = aggregate(key, emit=emit, window=window, combine=combine, **functions)
-        if combine is False or not (combine or combinable(whole, self.type)):
-            return self.apply(name, whole)
-        self.require_free(name)  # errors name the step the user wrote, and leave no half of it
-        whole.types(name, (self.type,))
-        first, second = split(whole, self.type)
+        with naming(name):
+            whole = aggregate(key, emit=emit, window=window, combine=combine, **functions)
+            if combine is False or not (combine or combinable(whole, self.type)):
+                return self.apply(name, whole)
+            self.require_free(name)  # a refusal leaves no half of it behind
+            whole.types(name, (self.type,))
+            first, second = split(whole, self.type)
         return self.apply(f"{name}.combine", first).apply(name, second)
 
     def reduce(
@@ -121,7 +130,9 @@ class Compositions:
         initial: Mapping[str, Any] | None = None,
     ) -> Self:
         """Fold the tuples of each key with a function from (accumulator, row) to a dict."""
-        return self.apply(name, reduce(function, key, out=out, emit=emit, initial=initial))
+        return self._applied(
+            name, lambda: reduce(function, key, out=out, emit=emit, initial=initial)
+        )
 
     def join(
         self,
@@ -133,11 +144,11 @@ class Compositions:
         suffixes: tuple[str, str] = ("", "_right"),
     ) -> Self:
         """Pairs of tuples with equal keys whose times are at most `within` apart."""
-        return self.apply(name, join(key, within, suffixes=suffixes), other)
+        return self._applied(name, lambda: join(key, within, suffixes=suffixes), other)
 
     def barrier(self, name: str, *others: Self, key: Key | None = None) -> Self:
         """One tuple from each stream, as soon as each has one."""
-        return self.apply(name, barrier(1 + len(others), key), *others)
+        return self._applied(name, lambda: barrier(1 + len(others), key), *others)
 
     def top_n(
         self,
@@ -150,14 +161,14 @@ class Compositions:
         descending: bool = True,
     ) -> Self:
         """The n rows that rank first by a column."""
-        return self.apply(name, top_n(n, by, key, emit, descending))
+        return self._applied(name, lambda: top_n(n, by, key, emit, descending))
 
     def deduplicate(self, name: str, *, key: Key, within: int | timedelta | None = None) -> Self:
         """The first tuple of each key; with `within`, again after that much time."""
-        return self.apply(name, deduplicate(key, within))
+        return self._applied(name, lambda: deduplicate(key, within))
 
     def lookup(
         self, name: str, table: Any, *, key: Key, how: str = "inner", columns: Key | None = None
     ) -> Self:
         """Columns of a small table, by key: a side input."""
-        return self.apply(name, lookup(table, key, how, columns))
+        return self._applied(name, lambda: lookup(table, key, how, columns))

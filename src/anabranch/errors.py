@@ -7,6 +7,9 @@ exists is a flow that can run.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class AnabranchError(Exception):
     """Base of every error raised on purpose by this library.
@@ -67,3 +70,21 @@ class UnknownNameError(AnabranchError):
 
 class DeterminismError(AnabranchError):
     """A flow's output depends on how it was run."""
+
+
+@contextmanager
+def naming(step: str) -> Iterator[None]:
+    """Let build errors name the step the user wrote, not the function that makes its operator.
+
+    Example:
+        >>> try:
+        ...     with naming("top words"):
+        ...         raise BuildError("top_n", "n ≥ 1", "0", "ask for some")
+        ... except BuildError as error:
+        ...     print(error.step)
+        top words
+    """
+    try:
+        yield
+    except BuildError as error:
+        raise type(error)(step, error.expected, error.got, error.remedy) from error

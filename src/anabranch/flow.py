@@ -16,6 +16,7 @@ from anabranch.compositions import Compositions
 from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import Graph, Output, Resolved, Role, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
+from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.positions import Jumbo, Root
 
 DEFAULT_BUCKETS = 256
@@ -39,6 +40,7 @@ class SourceBody:
 
     def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """What the source reads, ordered by number."""
+        _require(step, self.source, "a source", ("schema", "bounded", "order", "parts", "read"))
         if self.source.order is None and self.order is Order.TOTAL:
             raise BuildError(
                 step,
@@ -46,7 +48,14 @@ class SourceBody:
                 "an unordered one",
                 "name an order column, or build the flow with order='key'",
             )
-        return (StreamType(self.source.schema),)
+        if not self.source.bounded and len(self.source.parts()) > 1:
+            raise BuildError(
+                step,
+                "an endless source of one part, or bounded parts",
+                f"{len(self.source.parts())} endless parts",
+                "make each part a source and unite them",
+            )
+        return (StreamType(without_dictionaries(self.source.schema)),)
 
 
 @dataclass(frozen=True)
@@ -59,11 +68,23 @@ class SinkBody:
 
     def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """Anything can be written."""
+        _require(step, self.sink, "a sink", ("open", "write", "commit", "close"))
         return inputs
 
     def kernel(self, context: KernelContext) -> Kernel:
         """Hands on what came; whoever runs it writes."""
         return SinkKernel(context)
+
+
+def _require(step: str, body: Any, what: str, names: tuple[str, ...]) -> None:
+    missing = [name for name in names if not hasattr(body, name)]
+    if missing:
+        raise BuildError(
+            step,
+            what,
+            f"{type(body).__name__} without {', '.join(missing)}",
+            "use one of anabranch.io, or an object that fulfils its protocol",
+        )
 
 
 class SinkKernel(Kernel):
@@ -96,6 +117,10 @@ class Flow:
         """An empty flow; `buckets` is fixed for the life of its state."""
         if buckets < 1:
             raise BuildError(name, "at least one bucket", str(buckets), "give buckets ≥ 1")
+        if order not in [*Order, *(o.value for o in Order)]:
+            raise BuildError(
+                name, f"order in {[o.value for o in Order]}", repr(order), "choose one of those"
+            )
         self.name, self.buckets, self.order = name, buckets, Order(order)
         self.graph = Graph()
 
@@ -142,7 +167,7 @@ class Flow:
         return tuple(n for n in self.resolve().order if self.graph.steps[n].role is role)
 
     def fingerprint(self) -> str:
-        """Tells whether a plan or a checkpoint belongs to this flow: its structure, hashed."""
+        """Tells whether a plan belongs to this flow: steps, keys, buckets and wiring, hashed."""
         resolved = self.resolve()
         steps = []
         for name in resolved.order:
@@ -296,7 +321,11 @@ class Stream(Compositions):
     def sink(self, name: str, sink: Any) -> Flow:
         """Write the stream; gives the flow back."""
         self.flow.graph.add(name, Role.SINK, SinkBody(sink))
-        self.flow.graph.connect(self.output, name)
+        try:
+            self.flow.graph.connect(self.output, name)
+        except BuildError:
+            self.flow.graph.discard(name)
+            raise
         return self.flow
 
     def require_free(self, name: str) -> None:

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 from anabranch.flow import Flow, Stream
@@ -48,6 +49,8 @@ ONE_PORT: dict[str, Step] = {
     **ONE_PORT_BUILTINS,
 }
 TIMED: dict[str, Step] = {
+    "ticking": lambda n, s: s.apply(n, ops.ticking),
+    "mortal": lambda n, s: s.apply(n, ops.mortal),
     "delayed": lambda n, s: s.apply(n, ops.delayed),
     "forgetful": lambda n, s: s.apply(n, ops.forgetful),
     **TIMED_BUILTINS,
@@ -115,9 +118,17 @@ def flows(draw: st.DrawFn, timed: bool | None) -> tuple[Flow, list[str]]:
     order = draw(st.sampled_from(["total", "total", "total", "key"]))
     flow = Flow("law", buckets=draw(st.sampled_from([1, 4, 16])), order=order)
     recipe: list[str] = [order]
-    streams: list[Stream] = []
-    for number in range(draw(st.sampled_from([1, 2, 2, 3]))):
-        streams += _source(draw, flow, f"source{number}", timed, recipe)
+    one_clock = timed and draw(st.booleans())
+    raw = [
+        _source(draw, flow, f"source{number}", timed, recipe)
+        for number in range(draw(st.sampled_from([1, 2, 2, 3])))
+    ]
+    if one_clock:
+        streams = [_clocked(draw, "clock", _early_steps(draw, raw, recipe), recipe)]
+    elif timed:
+        streams = [_clocked(draw, s.output.step, s, recipe) for s in raw]
+    else:
+        streams = [_narrow(s.output.step, s) for s in raw]
     if len(streams) > 1 and draw(st.booleans()):
         recipe.append("merged: all sources")
         streams = [streams[0].union("merged", *streams[1:])]
@@ -128,7 +139,7 @@ def flows(draw: st.DrawFn, timed: bool | None) -> tuple[Flow, list[str]]:
     return flow, recipe
 
 
-def _source(draw: st.DrawFn, flow: Flow, name: str, timed: bool, recipe: list[str]) -> list[Stream]:
+def _source(draw: st.DrawFn, flow: Flow, name: str, timed: bool, recipe: list[str]) -> Stream:
     size = draw(st.integers(0, 24))
     rows = draw(st.lists(_row(), min_size=size, max_size=size))
     time = 0
@@ -141,15 +152,36 @@ def _source(draw: st.DrawFn, flow: Flow, name: str, timed: bool, recipe: list[st
     source: Any = memory(rows, SCHEMA, heartbeats=beats)
     if beats is None and draw(st.booleans()):
         source = Parted(rows, draw(st.integers(1, 9)))
-    if not timed:
-        recipe.append(f"{name}: {len(rows)} rows")
-        return [_narrow(name, flow.source(name, source))]
+    recipe.append(f"{name}: {len(rows)} rows, heartbeats {beats}")
+    return flow.source(name, source)
+
+
+def _early_steps(draw: st.DrawFn, sources: list[Stream], recipe: list[str]) -> Stream:
+    """All sources as one stream that knows no time yet, behind steps of several kinds."""
+    stream = sources[0].union("merged", *sources[1:]) if len(sources) > 1 else sources[0]
+    for number in range(draw(st.integers(0, 2))):
+        name = draw(st.sampled_from(["first", "other-times", "copies"]))
+        step = f"early{number}-{name}"
+        recipe.append(step)
+        if name == "first":
+            stream = stream.deduplicate(step, key=["k", "s", "v", "ts"])
+        elif name == "copies":
+            stream = stream.apply(step, ops.copies)
+        else:
+            stream = stream.filter(step, lambda b: pc.not_equal(b["ts"], 3))
+    return stream
+
+
+def _clocked(draw: st.DrawFn, name: str, stream: Stream, recipe: list[str]) -> Stream:
+    """Event time from here on; a step with state may stand right behind the clock."""
     lateness = draw(st.sampled_from([0, 0, 1, 3, 6]))
-    recipe.append(f"{name}: {len(rows)} rows, lateness {lateness}, heartbeats {beats}")
-    stream = flow.source(name, source, time="ts", lateness=lateness)
+    recipe.append(f"{name}.time: lateness {lateness}")
+    timed = stream.timed(f"{name}.time", "ts", lateness=lateness)
     if draw(st.booleans()):
-        stream.late.sink(f"{name}.late", collect())
-    return [_narrow(name, stream)]
+        timed.late.sink(f"{name}.late", collect())
+    if draw(st.integers(0, 3)) == 0:
+        return timed.apply(f"{name}.numbered", ops.numbered)
+    return _narrow(name, timed)
 
 
 def _narrow(name: str, stream: Stream) -> Stream:
@@ -191,7 +223,8 @@ def _grow(
     recipe.append(f"{step}({stream.output.step})")
     if name in ("side", "picky"):
         made = stream.apply(step, ops.picky if name == "picky" else ops.fragile("side"))
-        made.errors.sink(f"{step}.errors", collect())
+        if draw(st.booleans()):
+            made.errors.sink(f"{step}.errors", collect())
     else:
         made = choices[name](step, stream)
     tee = draw(st.integers(0, 3)) == 0

@@ -52,6 +52,13 @@ def spread(batch: pa.RecordBatch) -> tuple[dict[str, Any], Any]:
     return {"v": (v[parents] + np.arange(len(parents)) - starts) % BIG}, parents
 
 
+@expand(keeps="*")
+def copies(batch: pa.RecordBatch) -> tuple[dict[str, Any], Any]:
+    """One or two of each, all columns kept."""
+    v = batch["v"].to_numpy(zero_copy_only=False)
+    return {}, np.repeat(np.arange(len(v)), 1 + v % 2)
+
+
 rows_doubled = flat_map(
     lambda row: [{**row, "v": (row["v"] + i) % BIG} for i in range(row["v"] % 3)], out=COLUMNS
 )
@@ -110,6 +117,28 @@ def forgetful(ctx: Invocation) -> None:
     for row in ctx.tuples():
         ctx.state["n"] = ctx.state.get("n", 0) + 1
         ctx.emit(k=row.k, v=ctx.state["n"])
+
+
+@stateful(out=COLUMNS, timers=True)
+def ticking(ctx: Invocation) -> None:
+    """One global timer, set by tuples, seeing how many came since."""
+    if ctx.reason is Reason.TIMER:
+        ctx.emit(k=0, s="tick", v=_mix(ctx.time, ctx.state.pop("n", 0)))
+    for _ in ctx.tuples():
+        ctx.state["n"] = ctx.state.get("n", 0) + 1
+        ctx.set_timer(ctx.time + 3)
+
+
+@partitioned(key="k", out=COLUMNS, timers=True, closing=True, ttl=5)
+def mortal(ctx: Invocation) -> None:
+    """State that expires, timers beyond its end, and a last word."""
+    if ctx.reason is not Reason.TUPLES:
+        ctx.state["last"] = ctx.state.get("last", 0) + 1
+        ctx.emit(s=ctx.reason.value, v=ctx.state["last"] + 10 * ctx.state.get("n", 0))
+    for row in ctx.tuples():
+        ctx.state["n"] = ctx.state.get("n", 0) + 1
+        if row.v % 3 == 0:
+            ctx.set_timer(ctx.time + row.v % 17)
 
 
 @keyed(key="k", state="total: int64, n: int64", out="v: int64", keeps=["k", "s"])

@@ -26,7 +26,6 @@ def holds(case: Case) -> None:
     )
     found = difference(case.flow, expected, got)
     assert found is None, f"{case}\n{found}\n{got.events}"
-    assert expected.counters == got.counters, f"{case}\n{got.events}"
 
 
 @pytest.mark.timeout(0)

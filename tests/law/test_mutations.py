@@ -10,11 +10,14 @@ import pytest
 from hypothesis import Phase
 
 from anabranch.engines.routing import Router
+from anabranch.io.reader import SourceReader
 from anabranch.operators.invocation import KeyState
 from anabranch.operators.timed import TimedKernel
 from anabranch.state.gate import Gate
 from anabranch.state.positions import FIRST, LAST, Root
 from anabranch.state.store import ObjectStore
+from anabranch.state.table_store import TableStore
+from anabranch.testing.interleaved import _Interleaved
 from anabranch.testing.region_run import RegionRun
 from tests.law.flows import cases
 from tests.law.test_determinism import law
@@ -98,6 +101,32 @@ def drop_unready_tuples(patch: Patch) -> None:
     patch.setattr(RegionRun, "preload", lambda self, leftover: None)
 
 
+def keep_what_a_crash_should_undo(patch: Patch) -> None:
+    """Sinks keep what they got after the checkpoint."""
+    restore = _Interleaved._restore
+
+    def careless(self: _Interleaved) -> None:
+        self.saved.written = {name: len(batches) for name, batches in self.written.items()}
+        restore(self)
+
+    patch.setattr(_Interleaved, "_restore", careless)
+
+
+def skip_a_row_after_a_crash(patch: Patch) -> None:
+    made = SourceReader.__init__
+
+    def ahead(self: SourceReader, *args: Any, offsets: Any = None, **more: Any) -> None:
+        moved = {part: row + 1 if row > 0 else row for part, row in (offsets or {}).items()}
+        made(self, *args, offsets=moved, **more)
+
+    patch.setattr(SourceReader, "__init__", ahead)
+
+
+def lose_columnar_state(patch: Patch) -> None:
+    """Tables are handed over empty."""
+    patch.setattr(TableStore, "absorb", lambda self, handover: None)
+
+
 MUTATIONS: dict[Callable[[Patch], None], bool | None] = {
     share_a_bucket: None,
     skip_order_restoration: None,
@@ -106,6 +135,9 @@ MUTATIONS: dict[Callable[[Patch], None], bool | None] = {
     lose_timers: True,
     judge_lateness_by_batch: True,
     drop_unready_tuples: None,
+    keep_what_a_crash_should_undo: None,
+    skip_a_row_after_a_crash: None,
+    lose_columnar_state: None,
 }
 """Each mutation, and whether only flows with event time can show it."""
 

@@ -16,6 +16,7 @@ from anabranch.graph import StateKind, StreamType
 from anabranch.operators import aggregates as ab
 from anabranch.operators.aggregate import aggregate
 from anabranch.operators.aggregation import stand_apart
+from anabranch.operators.base import CLOSING
 from anabranch.operators.runs import Runs
 from anabranch.operators.windows import tumbling
 from anabranch.state.hashing import hash_columns, order_prefix
@@ -107,7 +108,7 @@ def test_final_values_come_once_at_the_end_in_the_order_of_keys(rows, data):
     for key in {row["k"] for row in rows}:
         column = pa.array([key], pa.string())
         hashed = int(hash_columns([column]).view(np.int64)[0])
-        place = (LAST, RANK, int(order_prefix(column)[0]), hashed, 0)
+        place = (LAST, CLOSING + RANK, int(order_prefix(column)[0]), hashed, 0)
         expected.append((place, {"k": key, **reference(of_key(rows, key))}))
     assert same(made, sorted(expected, key=lambda one: one[0]))
 
@@ -137,7 +138,7 @@ def test_without_a_key_everything_is_one_group(rows, data):
     drive = Drive(aggregate(emit="final", **FUNCTIONS), STREAM)
     assert drive.operator.state is StateKind.STATEFUL
     made = drive.run(stream(SCHEMA, rows), data.draw(cuts(len(rows))))
-    assert same(made, [((LAST, RANK, 0, 0, 0), reference(rows))] if rows else [])
+    assert same(made, [((LAST, CLOSING + RANK, 0, 0, 0), reference(rows))] if rows else [])
 
 
 @given(ROWS, st.data())

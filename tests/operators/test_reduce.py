@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import BuildError, OperatorError
 from anabranch.graph import StateKind, StreamType
+from anabranch.operators.base import CLOSING
 from anabranch.operators.reduce import reduce
 from anabranch.state.positions import LAST
 from tests.operators.driving import RANK, Cut, Drive, cuts, same, stream
@@ -46,7 +47,7 @@ def test_final_accumulators_leave_at_the_end(rows, data):
     assert drive.out[0].time is None
     made = drive.run(stream(SCHEMA, rows), data.draw(cuts(len(rows))))
     assert [row for _, row in made] == [folded(rows, k) for k in sorted({r["k"] for r in rows})]
-    assert all(place[:2] == (LAST, RANK) for place, _ in made)
+    assert all(place[:2] == (LAST, CLOSING + RANK) for place, _ in made)
 
 
 def test_changes_are_the_last_of_each_key_and_batch():

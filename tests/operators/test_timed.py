@@ -5,6 +5,7 @@ from random import Random
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from anabranch.errors import BuildError, OperatorError, SchemaError
@@ -13,6 +14,7 @@ from anabranch.graph import StreamType
 from anabranch.io import collect, memory
 from anabranch.operators.base import KernelContext
 from anabranch.operators.timed import Timed
+from anabranch.operators.tuples import stateful
 from anabranch.state.positions import FIRST, LAST, Jumbo, Mark, Positions, Root, end, is_end
 from anabranch.testing.compare import difference
 from anabranch.testing.interleaved import run_interleaved
@@ -225,3 +227,49 @@ def test_a_tuple_without_a_time_is_an_error():
     flow.source("s", memory([{"ts": 1}, {"ts": None}]), time="ts").sink("out", collect())
     with pytest.raises(OperatorError, match=r"a time in every tuple, got 1 null\(s\)"):
         run_sequential(flow)
+
+
+def test_a_heartbeat_passes_steps_with_and_without_state():
+    rows = memory([{"ts": 1}, {"ts": 2}, {"ts": 9}], heartbeats={1: 5})
+    flow = Flow("f")
+    early = (
+        flow.source("s", rows)
+        .deduplicate("once", key="ts")
+        .filter("all", lambda b: pc.greater(b["ts"], 0))
+    )
+    clock = early.timed("clock", "ts", lateness=10)
+    clock.sink("out", collect())
+    clock.late.sink("late", collect())
+    result = run_sequential(flow)
+    # The heartbeat before the second row says that time 5 has passed, so that row is late.
+    assert [r["ts"] for r in result.rows("late")] == [2]
+
+
+def test_each_source_of_a_clock_is_judged_by_its_own_times():
+    flow = Flow("f")
+    fast = flow.source("fast", memory([{"ts": t} for t in (10, 20, 30)]))
+    slow = flow.source("slow", memory([{"ts": t} for t in (1, 2, 3)]))
+    clock = fast.union("both", slow).timed("clock", "ts")
+    clock.sink("out", collect())
+    result = run_sequential(flow)
+    assert [r["ts"] for r in result.rows("out")] == [1, 2, 3, 10, 20, 30]
+    assert result.counters["clock"].late == 0
+
+
+def test_a_stream_is_timed_once():
+    timed = Flow("f").source("s", memory([{"ts": 1, "other": 2}]), time="ts")
+    with pytest.raises(BuildError, match="ordered by int64 already"):
+        timed.timed("again", "other")
+
+
+def test_a_step_with_state_may_follow_a_clock_whose_late_tuples_nobody_reads():
+    @stateful(out="n: int64")
+    def numbered(ctx):
+        for _ in ctx.tuples():
+            ctx.state["n"] = ctx.state.get("n", 0) + 1
+            ctx.emit(n=ctx.state["n"])
+
+    flow = Flow("f")
+    rows = memory([{"ts": t} for t in (5, 1, 7)])
+    flow.source("s", rows, time="ts").apply("numbered", numbered).sink("out", collect())
+    assert run_interleaved(flow).rows("out") == run_sequential(flow).rows("out")

@@ -14,6 +14,7 @@ from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StreamType
 from anabranch.operators import aggregates as ab
 from anabranch.operators.aggregate import aggregate
+from anabranch.operators.base import CLOSING
 from anabranch.operators.windows import count_window, session, sliding, tumbling
 from anabranch.state.hashing import hash_columns, order_prefix
 from anabranch.state.positions import LAST, Root, end
@@ -124,7 +125,7 @@ def test_count_windows_leave_at_the_tuple_that_completes_them(events, size, part
             wanted.append(((t, 0, number, 0, 0), {"k": k, **results(values)}))
     if partial:
         for k, values in open_windows.items():
-            place = (LAST, RANK, *leaving(0, k)[2:])
+            place = (LAST, CLOSING + RANK, *leaving(0, k)[2:])
             wanted.append((place, {"k": k, **results(values)}))
     assert same(made, sorted(wanted, key=lambda one: one[0]))
 

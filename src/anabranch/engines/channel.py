@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from pickle import PicklingError
 from typing import Any
 
+from anabranch.errors import StateError
 from anabranch.flow import Flow
 from anabranch.operators.base import Counters, Kernel, KernelContext
 from anabranch.plan.bucket_map import owned
@@ -47,7 +49,7 @@ class Channel:
         self, pipeline: int, inputs: Sequence[Jumbo | None], frontier: Root, tap: Any = None
     ) -> tuple[list[Jumbo | None], list[Root]]:
         """Run one pipeline, fused: the outputs of its last step, and how far each has come."""
-        current, reached = list(inputs), [frontier]
+        current, outputs, reached = list(inputs), list(inputs), [frontier]
         for name in self.pipelines[pipeline]:
             kernel = self.kernels[name]
             outputs = kernel.run(current, frontier)
@@ -55,8 +57,8 @@ class Channel:
                 tap(name, current, outputs)
             reached = [kernel.frontier(frontier, port) for port in range(len(outputs))]
             frontier = reached[0]
-            current = outputs
-        return current, reached
+            current = outputs[:1]  # within a region only the main output is read
+        return outputs, reached
 
     def release(self, buckets: Collection[int]) -> dict[str, list[Any]]:
         """Give up buckets of every operator, by reference."""
@@ -70,7 +72,18 @@ class Channel:
 
     def snapshot(self) -> Snapshot:
         """State of every operator, as bytes."""
-        return {n: [s.snapshot() for s in k.stores] for n, k in self.kernels.items()}
+        saved: Snapshot = {}
+        for name, kernel in self.kernels.items():
+            try:
+                saved[name] = [store.snapshot() for store in kernel.stores]
+            except (PicklingError, TypeError, AttributeError) as error:
+                raise StateError(
+                    name,
+                    "state that can be written to a checkpoint",
+                    f"{type(error).__name__}: {error}",
+                    "keep plain values in ctx.state, not open files, locks or local functions",
+                ) from error
+        return saved
 
     def restore(self, snapshot: Snapshot) -> None:
         """Take from a snapshot of any channel of this region what belongs to this one."""

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.positions import FIRST, LAST, Jumbo, Mark, Positions, Root, end
 
 PART_SHIFT = 40
@@ -43,6 +45,7 @@ class SourceReader:
         """A reader of every `shares`-th part from number `share` on, going on at `offsets`."""
         self._source, self._rank = source, rank
         self._parts = source.parts()
+        self._schema = without_dictionaries(source.schema)
         known = dict(offsets or {})
         self.offsets: Offsets = {
             number: known.get(number, 0) for number in range(share, len(self._parts), shares)
@@ -72,13 +75,18 @@ class SourceReader:
         first = (number << PART_SHIFT) + start
         seq = np.arange(first, first + chunk.batch.num_rows, dtype=np.int64)
         marks = () if chunk.passed is None else (self._mark(number, stop, chunk.passed),)
-        return Jumbo(chunk.batch, Positions.of_source(self._rank, seq), marks), self.frontier
+        return Jumbo(self._plain(chunk.batch), Positions.of_source(self._rank, seq), marks), (
+            self.frontier
+        )
 
     def _finish(self) -> tuple[Jumbo | None, Root]:
         """The end, told once; the mark lets clocks stop waiting for this source."""
         self.ended = True
         last = self._mark(len(self._parts), 0, LAST)
-        return Jumbo.empty(self._source.schema, 0, (last,)), end(FIRST)
+        return Jumbo.empty(self._schema, 0, (last,)), end(FIRST)
+
+    def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
 
     def _current(self) -> int | None:
         return next((n for n, row in self.offsets.items() if row != DONE), None)

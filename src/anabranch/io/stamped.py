@@ -100,6 +100,11 @@ class StampedSource(Source):
         return schema.append(pa.field(self._column, STAMP))
 
     @property
+    def one_reader(self) -> bool:
+        """Rows are stamped as they are read, so who reads what when must not matter."""
+        return True
+
+    @property
     def bounded(self) -> bool:
         """As the wrapped source."""
         return self._source.bounded

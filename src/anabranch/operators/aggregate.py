@@ -83,7 +83,7 @@ class FinalKernel(AggregationKernel):
         results = self.functions.results(self.functions.read(self.table, slots))
         self.table.remove(slots)
         times = np.broadcast_to(np.int64(LAST), len(slots))
-        return self.result([*keys, *results], self.apart(times, self.context.rank, keys))
+        return self.result([*keys, *results], self.apart(times, self.context.closing_rank, keys))
 
 
 class ChangesKernel(AggregationKernel):

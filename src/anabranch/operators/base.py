@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,6 +48,9 @@ class Counters:
     late: int = 0
 
 
+CLOSING = 1 << 32
+
+
 @dataclass(frozen=True)
 class KernelContext:
     """Where a kernel stands in its flow.
@@ -76,6 +79,11 @@ class KernelContext:
     sources: tuple[int, ...] = ()
     owned: tuple[int, ...] = ()
     counters: Counters = field(default_factory=Counters)
+
+    @property
+    def closing_rank(self) -> int:
+        """Orders what steps emit at the end, upstream first; no source has such a rank."""
+        return CLOSING + self.rank
 
 
 Outputs = list[Jumbo | None]
@@ -186,12 +194,6 @@ def key_columns(key: str | Sequence[str] | None, step: str = "key") -> tuple[str
     if len(set(names)) < len(names):
         raise SchemaError(step, "each key column once", str(list(names)), "drop the doubled one")
     return names
-
-
-class Described(Protocol):
-    """Something with a name to show."""
-
-    __name__: str
 
 
 def describe_row(batch: pa.RecordBatch, row: int) -> str:

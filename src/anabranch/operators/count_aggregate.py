@@ -96,4 +96,4 @@ class CountKernel(AggregationKernel):
         if not self._window.partial:
             return None
         times = np.broadcast_to(np.int64(LAST), len(slots))
-        return self.result([*keys, *results], self.apart(times, self.context.rank, keys))
+        return self.result([*keys, *results], self.apart(times, self.context.closing_rank, keys))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Any, NamedTuple
 
 from anabranch.errors import OperatorError
 from anabranch.operators.rows import is_nan
+from anabranch.operators.times import to_time
 from anabranch.state.positions import FIRST, LAST
 
 
@@ -146,7 +148,7 @@ class Invocation:
         position = (*self._base, number)
         self.emitted[port].append(Emission(position, tuple(values[c] for c in columns)))
 
-    def set_timer(self, at: int, tag: str = "") -> None:
+    def set_timer(self, at: int | datetime, tag: str = "") -> None:
         """Fire at an event time, before the tuples of that time; a past time means the next one."""
         if not self._timed:
             raise OperatorError(
@@ -157,7 +159,7 @@ class Invocation:
             )
         if self.time >= LAST:
             return
-        at = max(int(at), self.time + 1)
+        at = max(to_time(at), self.time + 1)
         chained = self.reason is not Reason.TUPLES
         known = next((t for t in self._entry.timers if t[:2] == (at, tag)), None)
         if known is not None:
@@ -166,8 +168,9 @@ class Invocation:
         self._entry.timers.append(Timer(at, tag, chained))
         self._entry.timers.sort()
 
-    def cancel_timer(self, at: int, tag: str = "") -> None:
+    def cancel_timer(self, at: int | datetime, tag: str = "") -> None:
         """Forget a timer, if there is one."""
+        at = to_time(at)
         self._entry.timers = [t for t in self._entry.timers if t[:2] != (at, tag)]
 
 

@@ -64,7 +64,9 @@ class KeyedState:
                 f"state[{column!r}] takes {self.groups} values, one per distinct key, "
                 f"got shape {np.shape(values)}"
             )
-        self._written[column] = values
+        kind = self._table.get(column, self._slots[:0]).dtype
+        # Converted now, so that nothing can fail once the writes begin to reach the table.
+        self._written[column] = np.asarray(values).astype(kind, casting="same_kind")
 
     def commit(self) -> None:
         """Let the writes reach the table."""

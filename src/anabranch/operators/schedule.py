@@ -51,12 +51,12 @@ class Schedule:
     @staticmethod
     def at_least(*counts: int, ports: Ports | str = Ports.ALL) -> Schedule:
         """Fire with all that waits, once at least this many wait (one count, or one per port)."""
-        return Schedule(Take.AT_LEAST, _counts(counts), Ports(ports))
+        return Schedule(Take.AT_LEAST, _counts(counts), _ports(ports))
 
     @staticmethod
     def exactly(*counts: int, ports: Ports | str = Ports.ALL) -> Schedule:
         """Fire with exactly this many (one count, or one per port)."""
-        return Schedule(Take.EXACTLY, _counts(counts), Ports(ports))
+        return Schedule(Take.EXACTLY, _counts(counts), _ports(ports))
 
     @staticmethod
     def same() -> Schedule:
@@ -95,3 +95,11 @@ def _counts(counts: tuple[int, ...]) -> tuple[int, ...]:
             "an operator fires on tuples; use a timer to fire without",
         )
     return counts
+
+
+def _ports(ports: Ports | str) -> Ports:
+    if ports not in [*Ports, *(p.value for p in Ports)]:
+        raise BuildError(
+            "schedule", f"ports in {[p.value for p in Ports]}", repr(ports), "choose one of those"
+        )
+    return Ports(ports)

@@ -79,6 +79,13 @@ def _type(name: str, step: str) -> pa.DataType:
         ) from error
 
 
+def without_dictionaries(given: pa.Schema) -> pa.Schema:
+    """The schema as streams carry it: what is encoded in a file is plain in a stream."""
+    return pa.schema(
+        [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in given]
+    )
+
+
 def columns_of(step: str, names: tuple[str, ...], given: pa.Schema) -> None:
     """Check that columns exist."""
     missing = [n for n in names if n not in given.names]

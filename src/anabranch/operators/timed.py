@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from anabranch.errors import BuildError
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.schemas import columns_of
@@ -36,6 +37,13 @@ class Timed(Operator):
     def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """The same columns twice: in the order of time, and late in the order of arrival."""
         given = inputs[0]
+        if given.time is not None:
+            raise BuildError(
+                step,
+                "a stream ordered by number",
+                f"one ordered by {given.time} already",
+                "give the time once, where it is first known",
+            )
         columns_of(step, (self.column,), given.schema)
         time = time_type(step, given.schema.field(self.column).type)
         duration(self.lateness, time, step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.state.positions import FIRST, LAST, Ints
 
 TIMESTAMP = pa.timestamp("us")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_type(step: str, given: pa.DataType) -> pa.DataType:
@@ -50,6 +51,19 @@ def to_times(step: str, column: pa.Array) -> Ints:
             "give them in a coarser unit",
         )
     return times
+
+
+def to_time(value: int | datetime) -> int:
+    """One time as int64; a datetime without a zone is UTC, as Arrow reads it.
+
+    Example:
+        >>> to_time(datetime(1970, 1, 1, 0, 0, 2))
+        2000000
+    """
+    if isinstance(value, datetime):
+        zoned = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return (zoned - _EPOCH) // timedelta(microseconds=1)
+    return int(value)
 
 
 def from_times(times: Ints, kind: pa.DataType) -> pa.Array:

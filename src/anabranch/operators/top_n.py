@@ -195,7 +195,7 @@ class TopNKernel(Kernel):
         if self._operator.key:
             keys = [out.column(name) for name in self._operator.key]
             prefixes, hashes = order_prefix(keys[0]), hash_columns(keys).view(np.int64)
-        constants = (LAST, self.context.rank)
+        constants = (LAST, self.context.closing_rank)
         root = [np.broadcast_to(np.int64(c), out.num_rows) for c in constants]
         levels = (np.broadcast_to(np.int64(0), out.num_rows),) * self.context.depth
         positions = Positions((*root, prefixes, hashes, *levels, ranked.ranks))

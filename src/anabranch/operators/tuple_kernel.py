@@ -231,11 +231,13 @@ class TupleKernel(Kernel):
                 self._fire(wake.key, entry, entry.timers[0], out, numbering)
                 self._end_chains(entry)
             self._settle(wake.bucket, wake.key, entry)
-        while not is_end(frontier) and (due := self._expiries.pop(frontier.time)) is not None:
+        # Beyond the stream's last time nothing expires: the end is told to what was there then.
+        swept = frontier.time if self.last_time is None else min(frontier.time, self.last_time)
+        while (due := self._expiries.pop(swept)) is not None:
             entry = self._store.bucket(due.bucket).get(due.key)
             # Physical clean-up; no tuple before the frontier can come, so nobody could tell.
             if entry is not None and not entry.timers:
-                self._expire(entry, frontier.time)
+                self._expire(entry, swept)
                 if entry.is_blank():
                     self._store.bucket(due.bucket).pop(due.key, None)
 
@@ -256,6 +258,7 @@ class TupleKernel(Kernel):
         """Timers of one time go on numbering: each emission has a place of its own."""
         entry.timers.remove(timer)
         self._expire(entry, timer.time)
+        entry.touched = max(entry.touched, timer.time)
         base = self._apart(timer.time, -self.context.rank, entry)
         taken: list[list[Waiting]] = [[] for _ in range(self._operator.in_ports)]
         self._invoke(key, entry, taken, Reason.TIMER, base, out, timer.tag, numbering)
@@ -273,7 +276,7 @@ class TupleKernel(Kernel):
             taken = [list(buffer) for buffer in entry.buffers]
             for buffer in entry.buffers:
                 buffer.clear()
-            base = self._apart(LAST, self.context.rank, entry)
+            base = self._apart(LAST, self.context.closing_rank, entry)
             self._invoke(key, entry, taken, Reason.CLOSED, base, out)
 
     def _apart(self, time: int, rank: int, entry: KeyState) -> tuple[int, ...]:

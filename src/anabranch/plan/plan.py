@@ -7,7 +7,7 @@ throttle. The regions themselves are the flow's; a plan cannot change them.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from anabranch.errors import PlanError
@@ -135,6 +135,11 @@ class Plan:
 
     def with_source(self, source: str, **changes: Any) -> Plan:
         """Other readers, throttle or batch size for a source."""
+        known = {f.name for f in fields(SourcePlan)} - {"source"}
+        if not set(changes) <= known:
+            raise PlanError(
+                source, f"settings among {sorted(known)}", str(sorted(changes)), "use those"
+            )
         changed = replace(self.source(source), **changes)
         return replace(
             self, sources=tuple(changed if s.source == source else s for s in self.sources)
@@ -167,7 +172,7 @@ class Plan:
         for plan in self.regions:
             _validate_region(plan, found[plan.region])
         for source in self.sources:
-            _validate_source(source, flow)
+            _validate_source(source, found[source.source])
 
     def diff(self, other: Plan) -> list[str]:
         """What changes from this plan to another, in words.
@@ -178,6 +183,13 @@ class Plan:
             >>> plan.diff(plan.with_replicas("count", 4))
             ['1 → 4 replicas of region count, 192 of 256 buckets move']
         """
+        if self.fingerprint != other.fingerprint:
+            raise PlanError(
+                self.flow,
+                f"a plan of the same flow ({self.fingerprint})",
+                f"one for {other.flow!r} ({other.fingerprint})",
+                "compare plans of one flow",
+            )
         lines = []
         for old in self.regions:
             lines += _diff_region(old, other.region(old.region))
@@ -264,7 +276,14 @@ def _validate_region(plan: RegionPlan, region: Region) -> None:
         )
 
 
-def _validate_source(plan: SourcePlan, flow: Flow) -> None:
+def _validate_source(plan: SourcePlan, region: Region) -> None:
+    if plan.replicas > 1 and not region.replicable:
+        raise PlanError(
+            plan.source,
+            "one reader of a source whose rows are ordered by when they are read",
+            str(plan.replicas),
+            "change replicas",
+        )
     bad = (
         plan.replicas < 1
         or plan.batch_rows < 1

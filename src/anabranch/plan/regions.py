@@ -58,6 +58,7 @@ class Region:
     key: tuple[str, ...] = ()
     buckets: int = 0
     ordered: bool = True
+    sharable: bool = True  # whether several readers may share a source's parts
 
     @property
     def mapped(self) -> bool:
@@ -67,7 +68,7 @@ class Region:
     @property
     def replicable(self) -> bool:
         """Whether more than one replica is allowed."""
-        return self.kind in (
+        return self.sharable and self.kind in (
             RegionKind.SOURCE,
             RegionKind.STATELESS,
             RegionKind.PARTITIONED,
@@ -93,7 +94,8 @@ def regions(flow: Flow) -> tuple[Region, ...]:
     for name in order:
         step = flow.graph.steps[name]
         if step.role is Role.SOURCE:
-            found.append(Region(name, RegionKind.SOURCE, (name,), ordered=False))
+            sharable = not getattr(step.body.source, "one_reader", False)
+            found.append(Region(name, RegionKind.SOURCE, (name,), ordered=False, sharable=sharable))
         elif step.role is Role.SINK:
             ordered = flow.order is Order.TOTAL
             found.append(Region(name, RegionKind.SINK, (name,), ordered=ordered))

@@ -16,8 +16,8 @@ from random import Random
 from anabranch.errors import DeterminismError
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
-from anabranch.testing.blame import blame, run_recorded
-from anabranch.testing.compare import Difference, difference
+from anabranch.testing.blame import Seen, blame, run_recorded
+from anabranch.testing.compare import Difference, difference, raised
 from anabranch.testing.interleaved import run_interleaved
 from anabranch.testing.random_plans import random_plan
 from anabranch.testing.recording import Recording
@@ -110,12 +110,23 @@ def check(flow: Flow, *, cases: int = 40, rows: int = 200, seed: int = 0) -> Rep
     runs = 0
     for question, how, runner in _questions(flow, cases, seed):
         runs += 1
-        got, right = run_recorded(partial(runner, fed))
-        found = difference(flow, expected, got)
+        found, step = _compared(flow, fed, expected, left, runner)
         if found is not None:
-            seen = Finding(question, how, blame(flow, left, right), found, recording)
+            seen = Finding(question, how, step, found, recording)
             return Report(flow.name, recording.size, runs, _smaller(flow, seen, runner))
     return Report(flow.name, recording.size, runs)
+
+
+def _compared(
+    flow: Flow, fed: Flow, expected: RunResult, left: Seen, runner: Runner
+) -> tuple[Difference | None, str | None]:
+    """How another run differs, and which step is to blame; an error is a difference too."""
+    try:
+        got, right = run_recorded(partial(runner, fed))
+    except Exception as error:
+        return raised(error), getattr(error, "step", None)
+    found = difference(flow, expected, got)
+    return found, blame(flow, left, right) if found is not None else None
 
 
 def _questions(flow: Flow, cases: int, seed: int) -> Iterator[tuple[str, str, Runner]]:
@@ -153,11 +164,9 @@ def _smaller(flow: Flow, finding: Finding, runner: Runner) -> Finding:
     for _ in range(3):
         fed = small.feed(flow)
         expected, left = run_recorded(partial(_again, fed))
-        got, right = run_recorded(partial(runner, fed))
-        found = difference(flow, expected, got)
+        found, step = _compared(flow, fed, expected, left, runner)
         if found is not None:
-            step = blame(flow, left, right) or finding.step
-            return replace(finding, step=step, difference=found, input=small)
+            return replace(finding, step=step or finding.step, difference=found, input=small)
     return finding  # hidden state or chance: seen once is enough
 
 
@@ -166,7 +175,11 @@ def _shrink(flow: Flow, recording: Recording, runner: Runner) -> Recording:
 
     def differs(rows: list[tuple[str, int]]) -> bool:
         fed = recording.keep(rows).feed(flow)
-        return difference(flow, run_sequential(fed), runner(fed, None)) is not None
+        try:
+            expected = run_sequential(fed)
+        except Exception:
+            return False  # the author's code does not take this input at all
+        return _compared(flow, fed, expected, {}, runner)[0] is not None
 
     kept = recording.rows_named()
     size, tries = max(1, len(kept) // 2), 0

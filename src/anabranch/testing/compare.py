@@ -32,7 +32,7 @@ class Difference:
             min(len(self.expected), len(self.got)),
         )
         shown = [
-            f"sink {self.sink!r} ({self.promise}): {len(self.expected)} row(s) in the "
+            f"at {self.sink!r} ({self.promise}): {len(self.expected)} row(s) in the "
             f"sequential run, {len(self.got)} in the other; first difference at {at}"
         ]
         shown.append(f"  expected: {self.expected[at : at + 3]}")
@@ -46,6 +46,24 @@ def difference(flow: Flow, expected: RunResult, got: RunResult) -> Difference | 
         promise, left, right = _as_promised(flow, sink, expected.outputs[sink], got.outputs[sink])
         if left != right:
             return Difference(sink, promise, left, right)
+    return _counted_differently(flow, expected, got)
+
+
+def raised(error: Exception) -> Difference:
+    """A run that ended with an error where the sequential one had none."""
+    return Difference("all", "no error", [("a result",)], [(f"{type(error).__name__}: {error}",)])
+
+
+def _counted_differently(flow: Flow, expected: RunResult, got: RunResult) -> Difference | None:
+    """What was skipped or late must agree too, except behind changes, whose number may not."""
+    types = flow.resolve().types
+    for name in flow.names(Role.OPERATOR):
+        inputs = [types[i] for i in flow.graph.steps[name].inputs if i is not None]
+        if any(i.changelog is not None for i in inputs):
+            continue
+        left, right = expected.counters.get(name), got.counters.get(name)
+        if left != right:
+            return Difference(name, "what is counted", [(left,)], [(right,)])
     return None
 
 
@@ -74,7 +92,11 @@ def _rows(table: pa.Table) -> list[Row]:
 
 
 def _cell(value: Any) -> Any:
-    """NaN equals NaN here."""
+    """NaN equals NaN here, also inside of lists and structs."""
+    if isinstance(value, list):
+        return [_cell(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _cell(v) for k, v in value.items()}
     return "NaN" if is_nan(value) else value
 
 

@@ -58,7 +58,8 @@ def run_interleaved(
         seed: Decides every choice: who runs next, batch sizes, moments of change and of crash.
         changes: Plans to switch to, one after another, at moments drawn from the seed.
         crashes: How often all is lost but the last checkpoint.
-        max_batch: Largest batch a source reader takes.
+        max_batch: Largest batch a source reader takes; it stands in for the plan's own batch size
+            and throttle, which matter to speed alone.
         tap: Called after every call of a kernel.
 
     Example:
@@ -232,6 +233,7 @@ class _Interleaved:
     def _complete(self, epoch: int) -> None:
         if self.pending[epoch].complete(len(self.sources), len(self.found)):
             self.saved = self.pending.pop(epoch)
+            self.epochs.forget(before=epoch)
 
     # --- building and restoring ----------------------------------------------------------------
 

@@ -16,7 +16,8 @@ def random_plan(flow: Flow, rng: Random) -> Plan:
     plan = Plan.sequential(flow)
     for region in regions(flow):
         if region.kind is RegionKind.SOURCE:
-            plan = plan.with_source(region.name, replicas=rng.randint(1, 2))
+            if region.replicable:
+                plan = plan.with_source(region.name, replicas=rng.randint(1, 2))
             continue
         if region.replicable and rng.random() < 0.8:
             plan = plan.with_replicas(region.name, rng.randint(1, MOST_REPLICAS))

@@ -134,8 +134,8 @@ class _Sequential:
             self.tap(name, inputs, outputs)
         self._emit(name, outputs)
 
-    def _drain_numbers(self, *, rank: int | None = None) -> None:
-        while self.by_number.heap and (rank is None or self.by_number.heap[0][1] <= rank):
+    def _drain_numbers(self) -> None:
+        while self.by_number.heap:
             root, step_rank, inputs = self.by_number.pop_step(self.ports)
             self._show(self.ranks[step_rank], inputs, after(root))
 
