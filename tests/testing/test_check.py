@@ -9,6 +9,7 @@ import time
 import pyarrow as pa
 import pytest
 
+import anabranch as ab
 from anabranch.errors import DeterminismError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate, memory
@@ -169,3 +170,40 @@ def test_an_endless_source_is_checked_on_its_first_rows():
     flow.source("s", endless).sink("out", collect())
     report = check(flow, cases=1, rows=30)
     assert (report.ok, report.rows) == (True, 30)
+
+
+def test_an_operator_that_raises_only_on_larger_batches_is_named():
+    flow = ab.Flow("f")
+    rows = ab.memory([{"v": i} for i in range(30)])
+    flow.source("s", rows).filter("one at a time", lambda b: [True]).sink("out", ab.collect())
+    report = ab.check(flow)
+    assert (report.ok, report.finding.step) == (False, "one at a time")
+    assert report.finding.input.size <= 3
+
+
+def test_a_step_that_refuses_the_smaller_input_does_not_hide_the_liar():
+    @ab.map(out="n: int64", keeps="v")
+    def numbered(batch):
+        return {"n": list(range(batch.num_rows))}
+
+    @ab.stateful(out="n: int64")
+    def wants_zero_first(ctx):
+        for row in ctx.tuples():
+            if not ctx.state and row.v != 0:
+                raise ValueError("must begin with 0")
+            ctx.state["begun"] = True
+            ctx.emit(n=row.n)
+
+    flow = ab.Flow("f")
+    rows = ab.memory([{"v": i} for i in range(20)])
+    flow.source("s", rows).apply("numbered", numbered).apply("strict", wants_zero_first).sink(
+        "out", ab.collect()
+    )
+    assert ab.check(flow).finding.step == "numbered"
+
+
+def test_nan_inside_of_a_list_is_no_difference():
+    flow = ab.Flow("f")
+    rows = ab.memory([{"v": [float("nan"), 1.0]}])
+    flow.source("s", rows).filter("all", lambda b: [True] * b.num_rows).sink("out", ab.collect())
+    assert ab.check(flow, cases=3).ok

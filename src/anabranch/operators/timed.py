@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from anabranch.errors import BuildError
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
+from anabranch.operators.base import CLOSING, Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.schemas import columns_of
 from anabranch.operators.times import duration, time_type, to_times
 from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Mark, Root, end, is_end
@@ -121,17 +121,23 @@ class TimedKernel(Kernel):
         on_time = np.ones(len(times), dtype=bool)
         ranks = jumbo.positions.columns[1]
         sources = {int(r) for r in np.unique(ranks)} | {m.root.rank for m in jumbo.marks}
-        for source in sorted(sources):
+        for source in sorted(r for r in sources if r < CLOSING):
             rows = np.flatnonzero(ranks == source)
             marks = [m for m in jumbo.marks if m.root.rank == source]
             on_time[rows] = self._judge_source(source, jumbo, rows.astype(np.int64), times, marks)
-        shown = times[on_time]
-        if len(shown):
-            self._memory["last"] = max(self._memory.get("last", FIRST), int(shown.max()))
+        at_the_end = ranks >= CLOSING
+        self._show(times[on_time & ~at_the_end])
+        # What a step emits at the end of its stream comes after everything that has a time.
+        on_time[at_the_end] = times[at_the_end] >= self._memory.get("last", FIRST)
+        self._show(times[on_time])
         self.context.counters.late += int((~on_time).sum())
         unmarked = Jumbo(jumbo.batch, jumbo.positions)
         kept = Jumbo(jumbo.batch, jumbo.positions.at_time(times)).where(on_time)
         return kept, None if on_time.all() else unmarked.where(~on_time)
+
+    def _show(self, times: Ints) -> None:
+        if len(times):
+            self._memory["last"] = max(self._memory.get("last", FIRST), int(times.max()))
 
     def _judge_source(
         self, source: int, jumbo: Jumbo, rows: Ints, times: Ints, marks: list[Mark]

@@ -1,0 +1,152 @@
+"""Mistakes that users make, and what they are told; each names the step that the user wrote."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch.errors import BuildError, PlanError, StateError
+from anabranch.testing import run_interleaved, run_sequential
+
+ROWS = [{"k": "a", "v": 1}, {"k": "b", "v": 3}, {"k": "a", "v": 2}]
+
+
+def rows() -> ab.Stream:
+    return ab.Flow("f").source("s", ab.memory(ROWS))
+
+
+MISTAKES = {
+    "top_n of none": lambda s: s.top_n("mine", 0, by="v"),
+    "an unknown policy": lambda s: s.map("mine", lambda b: {}, keeps="*", on_error="x"),
+    "an unknown emit": lambda s: s.aggregate("mine", key="k", n=ab.count(), emit="x"),
+    "no function": lambda s: s.aggregate("mine", key="k"),
+    "combining what cannot": lambda s: s.aggregate("mine", key="k", n=ab.count(), combine=True),
+    "a join without time": lambda s: s.join("mine", s, key="k", within=3),
+    "a barrier of lists": lambda s: s.barrier("mine", s, key="nothing"),
+    "a table that is none": lambda s: s.lookup("mine", 7, key="k"),
+    "a duration that is none": lambda s: s.timed("mine", "v", lateness=-1),
+    "a sink that is none": lambda s: s.sink("mine", "out/"),
+    "a source that is none": lambda s: s.flow.source("mine", [{"x": 1}]),
+}
+
+
+@pytest.mark.parametrize("mistake", sorted(MISTAKES))
+def test_the_error_names_the_step_and_leaves_its_name_free(mistake):
+    stream = rows()
+    with pytest.raises(BuildError) as caught:
+        MISTAKES[mistake](stream)
+    assert caught.value.step == "mine"
+    stream.sink("mine", ab.collect())
+
+
+def test_an_unknown_order_is_refused():
+    with pytest.raises(BuildError, match="order in"):
+        ab.Flow("f", order="bogus")
+
+
+def test_an_unknown_port_rule_is_refused():
+    with pytest.raises(BuildError, match="ports in"):
+        ab.Schedule.at_least(1, ports="some")
+
+
+def test_an_unknown_setting_of_a_source_is_refused():
+    flow = rows().sink("out", ab.collect())
+    with pytest.raises(PlanError, match="readers"):
+        ab.plan(flow).with_source("s", readers=2)
+
+
+def test_plans_of_different_flows_are_not_compared():
+    plans = []
+    for buckets in (4, 8):
+        flow = ab.Flow("f", buckets=buckets)
+        flow.source("s", ab.memory(ROWS)).aggregate("n", key="k", n=ab.count()).sink(
+            "out", ab.collect()
+        )
+        plans.append(ab.plan(flow))
+    with pytest.raises(PlanError, match="the same flow"):
+        plans[0].diff(plans[1])
+
+
+def test_a_source_stamped_on_reading_has_one_reader():
+    flow = ab.Flow("f")
+    flow.source("s", ab.stamped(ab.memory(ROWS), lambda: 0)).sink("out", ab.collect())
+    with pytest.raises(PlanError, match="one reader"):
+        ab.plan(flow).with_source("s", replicas=2).validate(flow)
+
+
+def test_state_that_cannot_be_saved_is_told_with_its_step():
+    @ab.partitioned(key="k", out="k: string")
+    def hoarder(ctx):
+        ctx.state["f"] = lambda: None
+
+    flow = ab.Flow("f")
+    flow.source("s", ab.memory(ROWS * 30)).apply("hoarder", hoarder).sink("out", ab.collect())
+    with pytest.raises(StateError, match="step 'hoarder'"):
+        run_interleaved(flow, seed=0, max_batch=1)
+
+
+def test_state_that_does_not_fit_leaves_no_trace():
+    @ab.keyed(key="k", state="a: int64, b: int64", out="a: int64", keeps="k", on_error="skip")
+    def half(batch, state):
+        state["a"] = state["a"] + 1
+        if 3 in batch["v"].to_pylist():
+            state["b"] = np.array(["oops"] * state.groups)
+        return {"a": state["a"][state.codes]}
+
+    same_key = [{"k": "a", "v": v} for v in (1, 3, 2)]
+    flow = ab.Flow("f")
+    flow.source("s", ab.memory(same_key)).apply("half", half).sink("out", ab.collect())
+    result = run_sequential(flow)
+    assert [row["a"] for row in result.rows("out")] == [1, 2]
+    assert result.counters["half"].skipped == 1
+
+
+def test_dictionary_columns_are_plain_in_a_stream():
+    table = pa.table({"k": pa.array(["x", "y", "x"]).dictionary_encode(), "v": [1, 2, 3]})
+    flow = ab.Flow("f")
+    stream = flow.source("s", ab.memory(table))
+    assert stream.schema.field("k").type == pa.string()
+    stream.deduplicate("once", key="k").sink("out", ab.collect())
+    assert [row["v"] for row in run_interleaved(flow, seed=1).rows("out")] == [1, 2]
+
+
+def test_a_column_of_an_aggregate_may_be_called_name():
+    flow = rows().aggregate("last", key="k", name=ab.last("v")).sink("out", ab.collect())
+    assert run_sequential(flow).rows("out")[-1] == {"k": "a", "name": 2}
+
+
+def test_timers_take_the_datetimes_that_rows_have():
+    @ab.partitioned(key="k", out="k: int64, at: timestamp[us]", timers=True)
+    def later(ctx):
+        if ctx.reason is ab.Reason.TIMER:
+            ctx.emit(at=ctx.time)
+        for row in ctx.tuples():
+            ctx.set_timer(row.ts + timedelta(seconds=3))
+
+    table = pa.table({"k": [1], "ts": pa.array([1_000_000], pa.timestamp("us"))})
+    flow = ab.Flow("f")
+    flow.source("s", ab.memory(table), time="ts").apply("later", later).sink("out", ab.collect())
+    (row,) = run_sequential(flow).rows("out")
+    assert row["at"].second == 4
+
+
+@pytest.mark.parametrize("value", [5, 12])
+def test_results_of_the_end_are_judged_by_the_greatest_time_of_all(value):
+    """Not as if they were tuples of the source whose number is that of their step."""
+    flow = ab.Flow("f")
+    a = flow.source("a", ab.memory([{"k": 1, "v": value}]))
+    final = a.aggregate("fin", key="k", emit="final", combine=False, v=ab.sum("v"))
+    b = flow.source("b", ab.memory([{"k": 2, "v": 7}]))
+    c = flow.source("c", ab.memory([{"k": 3, "v": 9}]))
+    clock = final.union("all", b, c).timed("clock", "v")
+    clock.sink("out", ab.collect())
+    clock.late.sink("late", ab.collect())
+    result = run_sequential(flow)
+    assert [row["v"] for row in result.rows("out")] == ([7, 9] if value < 9 else [7, 9, 12])
+    assert len(result.rows("late")) == (1 if value < 9 else 0)
+    for seed in range(5):
+        assert run_interleaved(flow, seed=seed, crashes=1).outputs == result.outputs
