@@ -23,6 +23,8 @@ from anabranch.operators.times import duration, time_type, to_times
 from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Mark, Root, end, is_end
 from anabranch.state.store import ObjectStore
 
+MOST_RUNS = 32  # sorted batches held apart; more are merged, so that each step looks at few
+
 
 class Timed(Operator):
     """Order a stream by event time; late tuples go to the port `late`."""
@@ -74,18 +76,13 @@ class TimedKernel(Kernel):
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """Judge each new tuple, then release what is ready."""
-        kept: Jumbo | None = None
         late: Jumbo | None = None
+        held: list[Jumbo] = self._memory.get("held", [])
         if inputs[0] is not None and (len(inputs[0]) or inputs[0].marks):
             kept, late = self._judge(inputs[0])
-        held = self._memory.get("held")
-        parts = [p for p in (held, kept) if p is not None and len(p)]
-        if not parts:
-            return [None, late]
-        waiting = Jumbo.concat(parts).in_order()
-        ready = waiting.positions.before(self._ready(is_end(frontier)))
-        self._memory["held"] = waiting.where(~ready) if not ready.all() else None
-        return [waiting.where(ready) if ready.any() else None, late]
+            held = [*held, kept.in_order()]
+        ready, self._memory["held"] = _cut(held, self._ready(is_end(frontier)))
+        return [Jumbo.concat(ready).in_order() if ready else None, late]
 
     def frontier(self, frontier: Root, port: int = 0) -> Root:
         """Nothing older than the ready time can leave; late tuples stay ordered by number."""
@@ -159,3 +156,16 @@ class TimedKernel(Kernel):
                 self._memory["last"] = max(self._memory.get("last", FIRST), mark.passed)
         passed[source] = max(bound, int(behind[-1]) if len(behind) else bound)
         return own >= before
+
+
+def _cut(held: list[Jumbo], bound: Root) -> tuple[list[Jumbo], list[Jumbo]]:
+    """The parts of sorted batches before a bound, and the rest: slices, no copies."""
+    ready: list[Jumbo] = []
+    rest: list[Jumbo] = []
+    for jumbo in held:
+        cut = int(np.count_nonzero(jumbo.positions.before(bound)))
+        ready += [jumbo.slice(0, cut)] if cut else []
+        rest += [jumbo.slice(cut, len(jumbo))] if cut < len(jumbo) else []
+    if len(rest) > MOST_RUNS:
+        rest = [Jumbo.concat(rest).in_order()]
+    return ready, rest
