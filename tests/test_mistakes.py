@@ -150,3 +150,16 @@ def test_results_of_the_end_are_judged_by_the_greatest_time_of_all(value):
     assert len(result.rows("late")) == (1 if value < 9 else 0)
     for seed in range(5):
         assert run_interleaved(flow, seed=seed, crashes=1).outputs == result.outputs
+
+
+def test_nanoseconds_do_not_disturb_tuple_style_and_check():
+    @ab.partitioned(key="k", out="k: int64, n: int64")
+    def counted(ctx):
+        for _ in ctx.tuples():
+            ctx.state["n"] = ctx.state.get("n", 0) + 1
+            ctx.emit(n=ctx.state["n"])
+
+    table = pa.table({"k": [1, 1], "ts": pa.array([1_001, 2_002], pa.timestamp("ns"))})
+    flow = ab.Flow("f")
+    flow.source("s", ab.memory(table)).apply("counted", counted).sink("out", ab.collect())
+    assert ab.check(flow, cases=3).ok

@@ -16,6 +16,7 @@ from anabranch.testing.sequential import run_sequential
 from tests.law.flows import Case, cases
 
 SHARDS = 8
+SOAKING = "ANABRANCH_SOAK" in os.environ
 CASES = int(os.environ.get("ANABRANCH_SOAK", "512"))
 
 
@@ -31,11 +32,13 @@ def holds(case: Case) -> None:
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_run_equals_the_sequential_run(shard: int) -> None:
-    law(cases(), shard, CASES // SHARDS)()
+    law(cases(), None if SOAKING else shard, CASES // SHARDS)()
 
 
-def law(strategy: Any, number: int, examples: int, phases: Any = tuple(Phase)) -> Callable[[], Any]:
-    """The law on cases of a strategy, with its own seed, so that shards draw different cases."""
+def law(
+    strategy: Any, number: int | None, examples: int, phases: Any = tuple(Phase)
+) -> Callable[[], Any]:
+    """The law on cases of a strategy, drawn from a seed or, without a number, afresh."""
 
     @settings(
         max_examples=examples,
@@ -50,4 +53,4 @@ def law(strategy: Any, number: int, examples: int, phases: Any = tuple(Phase)) -
     def property_(case: Case) -> None:
         holds(case)
 
-    return property_ if "ANABRANCH_SOAK" in os.environ else seed(number)(property_)
+    return property_ if number is None else seed(number)(property_)

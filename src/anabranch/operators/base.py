@@ -7,16 +7,15 @@ only through `step`; they never look inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.graph import StateKind, StreamType
+from anabranch.operators.rows import python_rows
 from anabranch.operators.schemas import check_key_types
 from anabranch.state.positions import Jumbo, Mark, Root
 from anabranch.state.store import Store
@@ -198,7 +197,7 @@ def key_columns(key: str | Sequence[str] | None, step: str = "key") -> tuple[str
 
 def describe_row(batch: pa.RecordBatch, row: int) -> str:
     """One row as text, short enough for an error message."""
-    text = str(batch.slice(row, 1).to_pylist()[0])
+    text = str(python_rows(batch.slice(row, 1))[0])
     return text if len(text) <= 300 else text[:297] + "..."
 
 
@@ -210,29 +209,3 @@ def failure(step: str, error: BaseException, row: str) -> OperatorError:
         f"{type(error).__name__}: {error} on {row}",
         "mend the operator or the data, or declare on_error='skip' or 'side'",
     )
-
-
-def isolate(
-    batch: pa.RecordBatch,
-    run: Callable[[pa.RecordBatch, np.ndarray[Any, Any]], None],
-    give_up: Callable[[pa.RecordBatch, int, Exception], None],
-) -> None:
-    """Run on the whole batch; when that raises, halve it until the raising rows stand alone.
-
-    A batch without a bad row costs one call. `run` must leave no trace when it raises.
-    """
-
-    def attempt(start: int, stop: int) -> None:
-        try:
-            run(batch.slice(start, stop - start), np.arange(start, stop))
-        except OperatorError:
-            raise
-        except Exception as error:
-            if stop - start <= 1:
-                give_up(batch, start, error)
-                return
-            middle = (start + stop) // 2
-            attempt(start, middle)
-            attempt(middle, stop)
-
-    attempt(0, batch.num_rows)

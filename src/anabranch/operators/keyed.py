@@ -20,13 +20,10 @@ from anabranch.operators.base import (
     KernelContext,
     OnError,
     Outputs,
-    describe_row,
-    failure,
-    isolate,
     key_columns,
 )
 from anabranch.operators.schemas import SchemaLike, schema, to_batch
-from anabranch.operators.shapes import BatchOperator, attach, rejected, to_parents
+from anabranch.operators.shapes import BatchOperator, attach, guarded, to_parents
 from anabranch.state.positions import Ints, Jumbo, Root
 from anabranch.state.table import KeyedTable
 from anabranch.state.table_store import TableStore
@@ -135,38 +132,21 @@ class KeyedBatchKernel(Kernel):
         self.stores = (self._store,)
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
-        """One call per jumbo tuple."""
-        jumbo = inputs[0]
-        context, operator = self.context, self._operator
-        if jumbo is None or not len(jumbo):
-            return [None] * len(context.outputs)
-        good: list[Jumbo] = []
-        bad: list[tuple[int, str]] = []
+        """One call per jumbo tuple, more only when it raises."""
+        return guarded(self._operator, self.context, inputs[0], self._run)
 
-        def run(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> None:
-            state = KeyedState(self._store.table, [batch.column(n) for n in operator.key])
-            try:
-                columns, parents = operator.call(context.step, batch, state)
-            except Exception:
-                state.abandon()
-                raise
-            state.commit()
-            if parents is None:
-                parents = np.arange(len(rows), dtype=np.int64)
-            source = jumbo.slice(int(rows[0]), int(rows[-1]) + 1)
-            good.append(attach(operator, context, source, columns, parents, expands=True))
-
-        def give_up(batch: pa.RecordBatch, row: int, error: Exception) -> None:
-            if operator.on_error is OnError.FAIL:
-                raise failure(context.step, error, describe_row(batch, row)) from error
-            context.counters.skipped += 1
-            bad.append((row, f"{type(error).__name__}: {error}"))
-
-        isolate(jumbo.batch, run, give_up)
-        outputs: Outputs = [Jumbo.concat(good) if good else None]
-        if operator.on_error is OnError.SIDE:
-            outputs.append(rejected(operator, context, jumbo, bad))
-        return outputs
+    def _run(self, source: Jumbo) -> Jumbo:
+        operator, context = self._operator, self.context
+        state = KeyedState(self._store.table, [source.batch.column(n) for n in operator.key])
+        try:
+            columns, parents = operator.call(context.step, source.batch, state)
+        except Exception:
+            state.abandon()
+            raise
+        state.commit()
+        if parents is None:
+            parents = np.arange(len(source), dtype=np.int64)
+        return attach(operator, context, source, columns, parents, expands=True)
 
 
 def keyed(

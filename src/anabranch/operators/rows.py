@@ -47,15 +47,28 @@ def is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
+def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """A column as Python values; datetimes hold microseconds, so nanoseconds are cut off."""
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
+    """Rows as dicts."""
+    names = rows.schema.names
+    columns = [python_values(c) for c in rows.columns]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
 def row_reader(schema: pa.Schema) -> Callable[[pa.RecordBatch], Iterable[Any]]:
     """A function that turns batches of a schema into rows."""
     cls = row_class(tuple(schema.names))
     make = cls._make  # type: ignore[attr-defined]
 
     def read(batch: pa.RecordBatch) -> Iterable[Any]:
-        return (
-            make(values) for values in zip(*(c.to_pylist() for c in batch.columns), strict=True)
-        )
+        return (make(values) for values in zip(*map(python_values, batch.columns), strict=True))
 
     return read
 

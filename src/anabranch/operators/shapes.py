@@ -24,9 +24,9 @@ from anabranch.operators.base import (
     Outputs,
     describe_row,
     failure,
-    isolate,
     on_error_of,
 )
+from anabranch.operators.rows import python_rows
 from anabranch.operators.schemas import SchemaLike, columns_of, schema, to_batch
 from anabranch.state.positions import Ints, Jumbo, Root
 
@@ -145,31 +145,51 @@ class BatchKernel(Kernel):
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """One call of the author's function per jumbo tuple, more only when it raises."""
-        jumbo = inputs[0]
-        if jumbo is None or not len(jumbo):
-            return [None] * len(self.context.outputs)
-        good: list[Jumbo] = []
-        bad: list[tuple[int, str]] = []
+        return guarded(self._operator, self.context, inputs[0], self._run)
 
-        def run(batch: pa.RecordBatch, rows: npt.NDArray[np.int64]) -> None:
-            columns, parents = self._operator.run(self.context.step, batch)
-            source = jumbo.slice(int(rows[0]), int(rows[-1]) + 1)
-            expands = isinstance(self._operator, Expand)
-            good.append(
-                attach(self._operator, self.context, source, columns, parents, expands=expands)
-            )
+    def _run(self, source: Jumbo) -> Jumbo:
+        columns, parents = self._operator.run(self.context.step, source.batch)
+        expands = isinstance(self._operator, Expand)
+        return attach(self._operator, self.context, source, columns, parents, expands=expands)
 
-        def give_up(batch: pa.RecordBatch, row: int, error: Exception) -> None:
-            if self._operator.on_error is OnError.FAIL:
-                raise failure(self.context.step, error, describe_row(batch, row)) from error
-            self.context.counters.skipped += 1
-            bad.append((row, f"{type(error).__name__}: {error}"))
 
-        isolate(jumbo.batch, run, give_up)
-        outputs: Outputs = [Jumbo.concat(good) if good else None]
-        if self._operator.on_error is OnError.SIDE:
-            outputs.append(rejected(self._operator, self.context, jumbo, bad))
-        return outputs
+def guarded(
+    operator: BatchOperator,
+    context: KernelContext,
+    jumbo: Jumbo | None,
+    run: Callable[[Jumbo], Jumbo],
+) -> Outputs:
+    """Run the author's code on a batch and do with rows that raise what the policy says.
+
+    `run` must leave no trace when it raises. A batch without a bad row costs one call.
+    """
+    if jumbo is None or not len(jumbo):
+        return [None] * len(context.outputs)
+    good: list[Jumbo] = []
+    bad: list[tuple[int, str]] = []
+
+    def attempt(start: int, stop: int) -> None:
+        """The whole batch at once; when that raises, halves, until raising rows stand alone."""
+        try:
+            good.append(run(jumbo.slice(start, stop)))
+        except OperatorError:
+            raise
+        except Exception as error:
+            if stop - start > 1:
+                middle = (start + stop) // 2
+                attempt(start, middle)
+                attempt(middle, stop)
+            elif operator.on_error is OnError.FAIL:
+                raise failure(context.step, error, describe_row(jumbo.batch, start)) from error
+            else:
+                context.counters.skipped += 1
+                bad.append((start, f"{type(error).__name__}: {error}"))
+
+    attempt(0, len(jumbo))
+    outputs: Outputs = [Jumbo.concat(good) if good else None]
+    if operator.on_error is OnError.SIDE:
+        outputs.append(rejected(operator, context, jumbo, bad))
+    return outputs
 
 
 def attach(
@@ -281,7 +301,7 @@ class RowFlatMap:
     def __call__(self, batch: pa.RecordBatch) -> tuple[dict[str, list[Any]], list[int]]:
         """Call the function row by row; Python in, Python out."""
         rows, parents = [], []
-        for index, row in enumerate(batch.to_pylist()):
+        for index, row in enumerate(python_rows(batch)):
             for made in self.function(row):
                 rows.append(made)
                 parents.append(index)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role
+from anabranch.operators.rows import python_rows
 from anabranch.state.positions import Jumbo
 from anabranch.testing.result import RunResult, Tap
 
@@ -72,5 +73,5 @@ def _rows(jumbos: Sequence[Jumbo | None]) -> list[str]:
         f"{port} {position} {row}"
         for port, jumbo in enumerate(jumbos)
         if jumbo is not None
-        for position, row in zip(jumbo.positions.rows(), jumbo.batch.to_pylist(), strict=True)
+        for position, row in zip(jumbo.positions.rows(), python_rows(jumbo.batch), strict=True)
     ]

@@ -87,8 +87,15 @@ def _as_promised(
 
 
 def _rows(table: pa.Table) -> list[Row]:
-    columns = [[_cell(v) for v in c.to_pylist()] for c in table.columns]
+    columns = [[_cell(v) for v in _exact(c)] for c in table.columns]
     return list(zip(*columns, strict=True))
+
+
+def _exact(column: pa.ChunkedArray) -> list[Any]:
+    """Values that compare exactly: nanoseconds as numbers, which datetimes cannot hold."""
+    nanoseconds = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
+    values: list[Any] = (column.cast(pa.int64()) if nanoseconds else column).to_pylist()
+    return values
 
 
 def _cell(value: Any) -> Any:
