@@ -9,6 +9,7 @@ import pytest
 from anabranch.flow import Flow
 from anabranch.graph import Output
 from anabranch.io import collect, memory
+from anabranch.operators.aggregates import count
 from anabranch.plan.regions import Region, RegionKind, region_edges, regions
 from tests.plan.described_flows import built, read_fixtures
 
@@ -131,3 +132,13 @@ def test_edges_name_the_stream_the_region_entered_and_its_port():
         (Output("c", 1), "p", 1),
         (Output("p"), "out", 0),
     ]
+
+
+def test_a_sink_restores_the_order_of_a_key_behind_dealt_out_replicas():
+    flow = Flow("f", order="key")
+    source = flow.source("s", memory([{"k": 1}]))
+    counted = source.aggregate("count", key="k", n=count())
+    counted.sink("direct", collect())
+    counted.map("mapped", lambda b: {}, keeps="*").sink("behind", collect())
+    ordered = {r.name: r.ordered for r in regions(flow)}
+    assert (ordered["direct"], ordered["behind"]) == (False, True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from anabranch.flow import Flow, Order
-from anabranch.graph import Output, Role, StateKind
+from anabranch.graph import Output, Role, StateKind, Step
 
 
 class RegionKind(Enum):
@@ -97,13 +97,19 @@ def regions(flow: Flow) -> tuple[Region, ...]:
             sharable = not getattr(step.body.source, "one_reader", False)
             found.append(Region(name, RegionKind.SOURCE, (name,), ordered=False, sharable=sharable))
         elif step.role is Role.SINK:
-            ordered = flow.order is Order.TOTAL
+            ordered = flow.order is Order.TOTAL or _loses_key_order(found, step)
             found.append(Region(name, RegionKind.SINK, (name,), ordered=ordered))
         elif name not in placed:
             chain = _chain(flow, name)
             placed.update(chain)
             found.extend(_cut(flow, chain))
     return tuple(sorted(found, key=lambda r: order.index(r.steps[0])))
+
+
+def _loses_key_order(found: list[Region], sink: Step) -> bool:
+    """Whether a sink reads from replicas among which the tuples of a key are dealt out."""
+    producer = sink.inputs[0].step if sink.inputs[0] is not None else ""
+    return any(r.kind is RegionKind.STATELESS and producer in r.steps for r in found)
 
 
 def _chain(flow: Flow, first: str) -> tuple[str, ...]:
