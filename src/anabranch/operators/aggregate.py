@@ -16,7 +16,7 @@ from anabranch.operators.runs import Runs
 from anabranch.operators.session_aggregate import SessionAggregate
 from anabranch.operators.window_aggregate import WindowAggregate
 from anabranch.operators.windows import CountWindow, Session, TimeWindow, Window
-from anabranch.state.positions import LAST, Jumbo, Root, is_end
+from anabranch.state.positions import Jumbo, Root, is_end
 
 
 class KeyedAggregate(Aggregation):
@@ -73,17 +73,7 @@ class FinalKernel(AggregationKernel):
         jumbo = inputs[0]
         if jumbo is not None and len(jumbo):
             flow_in(self, jumbo)
-        return [self._close() if is_end(frontier) else None]
-
-    def _close(self) -> Jumbo | None:
-        slots = self.table.live()
-        if not len(slots):
-            return None
-        keys = self.store.keys_at(slots)
-        results = self.functions.results(self.functions.read(self.table, slots))
-        self.table.remove(slots)
-        times = np.broadcast_to(np.int64(LAST), len(slots))
-        return self.result([*keys, *results], self.apart(times, self.context.closing_rank, keys))
+        return [self.close() if is_end(frontier) else None]
 
 
 class ChangesKernel(AggregationKernel):

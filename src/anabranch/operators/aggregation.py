@@ -18,7 +18,7 @@ from anabranch.operators.shapes import emission_index
 from anabranch.operators.windows import WINDOW_END, WINDOW_START, Window
 from anabranch.state.hashing import hash_columns, order_prefix
 from anabranch.state.key_words import SUPPORTED, kind_of
-from anabranch.state.positions import Ints, Jumbo, Positions
+from anabranch.state.positions import LAST, Ints, Jumbo, Positions
 from anabranch.state.table import KeyedTable
 from anabranch.state.table_store import TableStore
 
@@ -237,6 +237,17 @@ class AggregationKernel(Kernel):
             return None
         batch = pa.RecordBatch.from_arrays(list(columns), schema=self.context.outputs[0].schema)
         return in_sequence([Jumbo(batch, positions)])
+
+    def close(self) -> Jumbo | None:
+        """The result of every key that is left, at the end of the stream; nothing stays behind."""
+        slots = self.table.live()
+        if not len(slots):
+            return None
+        keys = self.store.keys_at(slots)
+        results = self.functions.results(self.functions.read(self.table, slots))
+        self.table.remove(slots)
+        times = np.broadcast_to(np.int64(LAST), len(slots))
+        return self.result([*keys, *results], self.apart(times, self.context.closing_rank, keys))
 
     def apart(self, times: Ints, rank: int, keys: Sequence[pa.Array]) -> Positions:
         """Positions of what stems from no tuple: by time, step and key."""

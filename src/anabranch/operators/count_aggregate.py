@@ -17,7 +17,7 @@ from anabranch.operators.base import Kernel, KernelContext, Outputs
 from anabranch.operators.runs import Runs
 from anabranch.operators.segments import Segments
 from anabranch.operators.windows import CountWindow
-from anabranch.state.positions import LAST, Jumbo, Root, is_end
+from anabranch.state.positions import Jumbo, Root, is_end
 
 SIZE = "window.size"
 
@@ -54,7 +54,8 @@ class CountKernel(AggregationKernel):
         if jumbo is not None and len(jumbo):
             made.append(self._update(jumbo))
         if is_end(frontier):
-            made.append(self._close())
+            rest = self.close()
+            made.append(rest if self._window.partial else None)
         return [in_sequence(made)]
 
     def _update(self, jumbo: Jumbo) -> Jumbo | None:
@@ -85,15 +86,3 @@ class CountKernel(AggregationKernel):
         table.set(SIZE, slots[open_], sizes[kept])
         table.remove(slots[~open_])
         return self.result(columns, positions.extend(level))
-
-    def _close(self) -> Jumbo | None:
-        slots = self.table.live()
-        if not len(slots):
-            return None
-        keys = self.store.keys_at(slots)
-        results = self.functions.results(self.functions.read(self.table, slots))
-        self.table.remove(slots)
-        if not self._window.partial:
-            return None
-        times = np.broadcast_to(np.int64(LAST), len(slots))
-        return self.result([*keys, *results], self.apart(times, self.context.closing_rank, keys))
