@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 from uuid import uuid4
@@ -17,7 +17,7 @@ from anabranch.io.transaction import require_fit
 
 SCHEMA_FILE = ".schema.arrow"
 PENDING = ".pending-"
-COMMITTED = re.compile(r"part-(\d{8,})\.(parquet|csv|jsonl)")
+COMMITTED = re.compile(r"part-(\d{8,})(?:-\d{3,})?\.(parquet|csv|jsonl)")
 
 
 class Writer(Protocol):
@@ -135,6 +135,51 @@ class DirectorySink(Sink):
         """Remove what was not committed."""
         self._discard()
         self._schema = None
+
+    # Written by tasks: each writes hidden files, and whoever commits gives them their names.
+
+    def write_hidden(
+        self, name: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema
+    ) -> str | None:
+        """Write rows to a hidden file of this name, on disk for good; None when there are none."""
+        hidden = f"{PENDING}{name}.{self._encoding.name}"
+        path = os.path.join(self._directory, hidden)
+        writer: Writer | None = None
+        with self._named_errors():
+            for batch in batches:
+                require_fit(self._description, schema, batch)
+                writer = writer or self._encoding.writer(path, schema)
+                writer.write(batch)
+            if writer is None:
+                return None
+            writer.close()
+            _to_disk(path)
+        return hidden
+
+    def names(self, version: int, files: int) -> list[str]:
+        """What the files of a version shall be called."""
+        stem, kind = f"part-{version:08d}", self._encoding.name
+        if files == 1:
+            return [f"{stem}.{kind}"]
+        return [f"{stem}-{number:03d}.{kind}" for number in range(files)]
+
+    def reveal(self, renames: Mapping[str, str], version: int) -> None:
+        """Give hidden files their names; doing it again changes nothing."""
+        with self._named_errors():
+            for hidden, name in renames.items():
+                source = os.path.join(self._directory, hidden)
+                target = os.path.join(self._directory, name)
+                if os.path.exists(source):
+                    os.replace(source, target)
+                elif not os.path.exists(target):
+                    raise self._error(
+                        f"the file {hidden} of version {version} in {self._directory}",
+                        "neither it nor its final name",
+                        "put the output back, or start afresh without the checkpoint",
+                    )
+            if renames:
+                _to_disk(self._directory)
+        self._committed = max(self._committed, version)
 
     def _path(self, version: int) -> str:
         return os.path.join(self._directory, f"part-{version:08d}.{self._encoding.name}")

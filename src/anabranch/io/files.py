@@ -12,7 +12,7 @@ import pyarrow as pa
 from anabranch.errors import SourceError
 from anabranch.io.blocks import BlockReader
 from anabranch.io.formats import COMPRESSED, FORMATS, BadFile, Format, Wanted
-from anabranch.io.source import Chunk, Source
+from anabranch.io.source import Chunk, Extent, Source
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 OPEN_READERS = 64
@@ -75,6 +75,7 @@ class FilesSource(Source):
         self._parts: tuple[str, ...] | None = None
         self._wanted: Wanted | None = None
         self._readers: dict[str, BlockReader] = {}
+        self._extents: dict[str, Extent] = {}
 
     def __repr__(self) -> str:
         """The description that errors use."""
@@ -137,6 +138,15 @@ class FilesSource(Source):
     def due_rows(self, elapsed_s: float) -> int | None:
         """Files are read as fast as they can be."""
         return None
+
+    def extent(self, part: str) -> Extent:
+        """What the format can tell of a file; nothing of one that cannot be read."""
+        if part not in self._extents:
+            try:
+                self._extents[part] = self._format(part).extent(part)
+            except (pa.ArrowException, OSError):
+                self._extents[part] = Extent()  # reading it will say what is wrong
+        return self._extents[part]
 
     def _keep(self, part: str, reader: BlockReader) -> None:
         self._readers[part] = reader

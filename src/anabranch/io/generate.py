@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import SourceError
-from anabranch.io.source import Chunk, Source
+from anabranch.io.source import Chunk, Extent, Source
 
 BLOCK_ROWS = 1024
 PART = "generated"
@@ -111,6 +111,10 @@ class GenerateSource(Source):
             return None
         due = int(self._rate_per_s * elapsed_s)
         return due if self._rows is None else min(due, self._rows)
+
+    def extent(self, part: str) -> Extent:
+        """Any row can be made at once."""
+        return Extent(self._rows, exact=True, seekable=True)
 
     def _block(self, block: int) -> pa.RecordBatch:
         latest = self._latest

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from anabranch.errors import SourceError
-from anabranch.io.source import Chunk, Source
+from anabranch.io.source import Chunk, Extent, Source
 
 PART = "memory"
 
@@ -93,6 +93,10 @@ class MemorySource(Source):
     def due_rows(self, elapsed_s: float) -> int | None:
         """All rows are here already."""
         return None
+
+    def extent(self, part: str) -> Extent:
+        """Every row is at hand."""
+        return Extent(self._batch.num_rows, exact=True, seekable=True)
 
     def _one_batch(self, rows: Rows, schema: pa.Schema | None) -> pa.RecordBatch:
         try:

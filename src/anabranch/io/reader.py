@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from anabranch.io.source import Chunk
 from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.positions import FIRST, LAST, Jumbo, Mark, Positions, Root, end
 
@@ -58,7 +59,7 @@ class SourceReader:
         number = self._current()
         if number is None:
             return end(FIRST)
-        return self._root(number, self.offsets[number])
+        return place(self._rank, number, self.offsets[number])
 
     def read(self, rows: int) -> tuple[Jumbo | None, Root]:
         """At most `rows` tuples, and how far the reader has come with them."""
@@ -70,31 +71,40 @@ class SourceReader:
         if chunk is None:
             self.offsets[number] = DONE
             return self.read(rows) if self._current() is None else (None, self.frontier)
-        stop = start + chunk.batch.num_rows
-        self.offsets[number] = stop
-        first = (number << PART_SHIFT) + start
-        seq = np.arange(first, first + chunk.batch.num_rows, dtype=np.int64)
-        marks = () if chunk.passed is None else (self._mark(number, stop, chunk.passed),)
-        return Jumbo(self._plain(chunk.batch), Positions.of_source(self._rank, seq), marks), (
-            self.frontier
-        )
+        self.offsets[number] = start + chunk.batch.num_rows
+        return placed(chunk, self._schema, self._rank, number, start), self.frontier
 
     def _finish(self) -> tuple[Jumbo | None, Root]:
-        """The end, told once; the mark lets clocks stop waiting for this source."""
+        """The end, told once."""
         self.ended = True
-        last = self._mark(len(self._parts), 0, LAST)
-        return Jumbo.empty(self._schema, 0, (last,)), end(FIRST)
-
-    def _plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch if batch.schema.equals(self._schema) else batch.cast(self._schema)
+        return last_word(self._schema, self._rank, len(self._parts)), end(FIRST)
 
     def _current(self) -> int | None:
         return next((n for n, row in self.offsets.items() if row != DONE), None)
 
-    def _mark(self, number: int, row: int, passed: int) -> Mark:
-        # Right before the tuple that would come next: behind all that was read, before the rest.
-        return Mark(self._root(number, row)._replace(sub=-1), passed)
 
-    def _root(self, number: int, row: int) -> Root:
-        seq = (number << PART_SHIFT) + row
-        return Root(seq, self._rank, seq, 0)
+def place(rank: int, number: int, row: int) -> Root:
+    """Where a row of a part stands; as a frontier: everything before it was read."""
+    seq = (number << PART_SHIFT) + row
+    return Root(seq, rank, seq, 0)
+
+
+def placed(chunk: Chunk, schema: pa.Schema, rank: int, number: int, start: int) -> Jumbo:
+    """Rows of a part as a jumbo tuple; what they say about time becomes a mark."""
+    batch = chunk.batch if chunk.batch.schema.equals(schema) else chunk.batch.cast(schema)
+    first = (number << PART_SHIFT) + start
+    seq = np.arange(first, first + batch.num_rows, dtype=np.int64)
+    marks: tuple[Mark, ...] = ()
+    if chunk.passed is not None:
+        marks = (_mark(rank, number, start + batch.num_rows, chunk.passed),)
+    return Jumbo(batch, Positions.of_source(rank, seq), marks)
+
+
+def last_word(schema: pa.Schema, rank: int, parts: int) -> Jumbo:
+    """What a source says at its end: the mark lets clocks stop waiting for it."""
+    return Jumbo.empty(schema, 0, (_mark(rank, parts, 0, LAST),))
+
+
+def _mark(rank: int, number: int, row: int, passed: int) -> Mark:
+    # Right before the tuple that would come next: behind all that was read, before the rest.
+    return Mark(place(rank, number, row)._replace(sub=-1), passed)

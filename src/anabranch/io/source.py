@@ -40,6 +40,8 @@ class Source(Protocol):
       arrival times) goes along.
     - *Sharing.* Different parts may be read by different threads at the same time.
     - *Errors.* What cannot be read is a SourceError that names the part, never fewer rows.
+
+    A source may also have `extent(part) -> Extent`, which lets engines share its rows out evenly.
     """
 
     @property
@@ -62,3 +64,30 @@ class Source(Protocol):
 
     def due_rows(self, elapsed_s: float) -> int | None:
         """How many rows, over all parts, are due `elapsed_s` after the start; None: no pacing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What is known of a part without reading it.
+
+    Attributes:
+        rows: How many rows it has, about; None when nobody can say, or when it has no end.
+        exact: Whether that is the number, not a guess.
+        seekable: Whether reading from a row further on costs no more than from the first.
+    """
+
+    rows: int | None = None
+    exact: bool = False
+    seekable: bool = False
+
+
+def extent(source: Source, part: str) -> Extent:
+    """What a source can tell of a part; a source need not be able to (`extent` is optional).
+
+    Example:
+        >>> from anabranch.io import memory
+        >>> extent(memory([{"x": 1}, {"x": 2}]), "memory")
+        Extent(rows=2, exact=True, seekable=True)
+    """
+    tell = getattr(source, "extent", None)
+    return Extent() if tell is None else tell(part)

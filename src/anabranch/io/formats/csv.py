@@ -13,9 +13,11 @@ from anabranch.io.formats.format import (
     Block,
     Wanted,
     differing_column,
+    extent_of_lines,
     require_columns,
     select,
 )
+from anabranch.io.source import Extent
 
 
 class CsvFormat:
@@ -31,6 +33,10 @@ class CsvFormat:
     def __init__(self, unquoted_nulls: bool = False) -> None:
         """Choose how empty fields read."""
         self._unquoted_nulls = unquoted_nulls
+
+    def extent(self, path: str) -> Extent:
+        """A guess from the first lines."""
+        return extent_of_lines(path)
 
     def infer(self, path: str) -> pa.Schema | None:
         """Names from the header, types from the first block."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
+from anabranch.io.source import Extent
+
 BLOCK_BYTES = 1 << 22
 """Bytes parsed at a time; also the longest line a CSV or JSON file may have."""
+
+_SAMPLE_BYTES = 1 << 16
 
 Block = tuple[int, pa.RecordBatch]
 """The number of a block's first row in its file, and its rows."""
@@ -58,6 +63,19 @@ class Format(Protocol):
 
     def blocks(self, path: str, wanted: Wanted, start: int) -> Iterator[Block]:
         """All blocks from the one that holds row `start`, or from an earlier one."""
+
+    def extent(self, path: str) -> Extent:
+        """How many rows there may be, found out cheaply."""
+
+
+def extent_of_lines(path: str) -> Extent:
+    """About as many rows as there would be lines, were all as long as the first ones."""
+    with pa.input_stream(path, compression="detect") as stream:
+        sample = stream.read(_SAMPLE_BYTES)
+    if len(sample) < _SAMPLE_BYTES:
+        return Extent(sample.count(b"\n") + 1)
+    # A compressed file holds more than its size says; guessing low makes larger batches, no error.
+    return Extent(max(1, os.path.getsize(path) * sample.count(b"\n") // len(sample)))
 
 
 def differing_column(path: str, column: str, wanted: object, found: object) -> BadFile:

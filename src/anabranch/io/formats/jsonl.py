@@ -15,9 +15,11 @@ from anabranch.io.formats.format import (
     Block,
     Wanted,
     differing_column,
+    extent_of_lines,
     require_columns,
     select,
 )
+from anabranch.io.source import Extent
 
 
 class JsonlFormat:
@@ -25,6 +27,10 @@ class JsonlFormat:
 
     suffixes = (".jsonl", ".ndjson", ".json")
     seekable = False
+
+    def extent(self, path: str) -> Extent:
+        """A guess from the first lines."""
+        return extent_of_lines(path)
 
     def infer(self, path: str) -> pa.Schema | None:
         """Names and types from the first block; None for an empty file."""

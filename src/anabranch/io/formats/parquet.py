@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.io.formats.format import Block, Wanted, require_columns, select
+from anabranch.io.source import Extent
 
 BLOCK_ROWS = 1 << 16
 
@@ -21,6 +22,10 @@ class ParquetFormat:
     def infer(self, path: str) -> pa.Schema | None:
         """The schema in the footer."""
         return pq.read_schema(path)
+
+    def extent(self, path: str) -> Extent:
+        """The footer knows."""
+        return Extent(pq.read_metadata(path).num_rows, exact=True, seekable=True)
 
     def blocks(self, path: str, wanted: Wanted, start: int) -> Iterator[Block]:
         """Blocks from the row group that holds `start`; never a whole file in memory."""

@@ -8,7 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.io.formats.format import BLOCK_BYTES, BadFile, Block, Wanted, require_columns
+from anabranch.io.formats.format import (
+    BLOCK_BYTES,
+    BadFile,
+    Block,
+    Wanted,
+    extent_of_lines,
+    require_columns,
+)
+from anabranch.io.source import Extent
 
 SCHEMA = pa.schema([("line", pa.string())])
 
@@ -18,6 +26,10 @@ class TextFormat:
 
     suffixes = (".txt", ".log")
     seekable = False
+
+    def extent(self, path: str) -> Extent:
+        """A guess from the first lines."""
+        return extent_of_lines(path)
 
     def infer(self, path: str) -> pa.Schema | None:
         """Always one column, `line`."""

@@ -1,0 +1,51 @@
+"""What an engine is: it runs a flow under a plan, tells what it sees, and takes another plan."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from anabranch.events import Observation, Reconfiguration
+from anabranch.plan.plan import Plan
+
+
+class Engine(Protocol):
+    """One run of one flow.
+
+    An implementer owes:
+
+    - *The meaning.* Whatever the plan, its changes and the batching: the results of the sequential
+      run, in the order that the flow promises.
+    - *Whole switches.* `apply` validates, refuses by name what the engine cannot do, and puts the
+      plan in force at an exact position, whole or not at all; a newer wish supersedes a pending
+      one.
+    - *Exactly once.* After a kill at any instant, a run that goes on from the same checkpoint
+      leaves in the sinks what an undisturbed one would have written.
+    - *A clean end.* `stop` fires nothing: only the end of bounded sources closes ports.
+    - *Errors.* `wait` raises what ended the run, as the user's own error where it was theirs.
+    """
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force."""
+
+    def start(self) -> None:
+        """Begin, or go on from the checkpoint."""
+
+    def apply(self, plan: Plan) -> None:
+        """Wish for another plan."""
+
+    def observe(self) -> Observation | None:
+        """The newest observation; None before the first."""
+
+    def reconfigurations(self) -> list[Reconfiguration]:
+        """The plan changes so far."""
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; whether it came. Raises what ended the run, if that was an error."""
+
+    def stop(self) -> None:
+        """Stop at the next exact position; what was committed stays."""

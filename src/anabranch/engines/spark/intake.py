@@ -1,0 +1,176 @@
+"""What each micro-batch reads: how far every source has come, and what is next.
+
+The decision is logged before the batch runs, so that a replay reads the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.engines.spark.program import Program
+from anabranch.io.slices import Cursor, Slice, take
+from anabranch.io.source import extent
+from anabranch.plan.plan import Plan
+
+
+@dataclass
+class Progress:
+    """How far one source has come."""
+
+    cursor: Cursor = field(default_factory=Cursor)
+    rows: int = 0
+    over: bool = False
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a batch takes from one source: slices by reader, and whether it is over after them."""
+
+    slices: list[list[Slice]]
+    over: bool
+
+
+class Intake:
+    """Decides what batches read, and remembers what they have read.
+
+    Args:
+        program: The flow.
+        limit_rows: Read no more of each source than this.
+    """
+
+    def __init__(self, program: Program, limit_rows: int | None = None) -> None:
+        self._program, self._limit = program, limit_rows
+        self._sources = {name: program.body(name).source for name in program.ranks}
+        self._progress = {name: Progress() for name in self._sources}
+        self._read_before: dict[str, int] = dict.fromkeys(self._sources, 0)
+
+    @property
+    def over(self) -> bool:
+        """Whether every source has ended."""
+        return all(progress.over for progress in self._progress.values())
+
+    @property
+    def rows(self) -> int:
+        """Tuples read so far."""
+        return sum(progress.rows for progress in self._progress.values())
+
+    def cursors(self) -> dict[str, Cursor]:
+        """Where each source stands."""
+        return {name: progress.cursor for name, progress in self._progress.items()}
+
+    def ended(self) -> frozenset[str]:
+        """The sources that have ended."""
+        return frozenset(name for name, progress in self._progress.items() if progress.over)
+
+    def decide(self, plan: Plan, elapsed_s: float) -> dict[str, Share] | None:
+        """What to read next; None when no source has anything due yet."""
+        shares = {name: self._share(name, plan, elapsed_s) for name in self._sources}
+        waiting = [name for name, share in shares.items() if share is None]
+        if len(waiting) == len(self._sources) - len(self.ended()) and waiting:
+            return None
+        return {
+            name: share or Share([[] for _ in range(self._readers(name, plan))], False)
+            for name, share in shares.items()
+        }
+
+    def advance(self, shares: dict[str, Share], reports: list[dict[str, Any]]) -> dict[str, int]:
+        """Note how far the tasks came; gives the tuples read, by source."""
+        read = dict.fromkeys(self._sources, 0)
+        for report in reports:
+            for name, told in report["sources"].items():
+                read[name] += told["rows"]
+                if told["cursor"] is not None:
+                    cursor = Cursor(*told["cursor"])
+                    progress = self._progress[name]
+                    if (cursor.part, cursor.row) > (progress.cursor.part, progress.cursor.row):
+                        progress.cursor = cursor
+        for name, rows in read.items():
+            progress, source = self._progress[name], self._sources[name]
+            progress.rows += rows
+            pushed = getattr(source, "pushed", False)
+            if shares[name].over or (not pushed and progress.cursor.part >= len(source.parts())):
+                progress.over = True
+            elif pushed and source.bounded and not rows and not progress.over:
+                progress.cursor = Cursor(1, 0)  # told with the next batch: Spark has no more
+        return read
+
+    def backlog(self, name: str, elapsed_s: float) -> int | None:
+        """How many tuples of a source are known to wait."""
+        source, progress = self._sources[name], self._progress[name]
+        if progress.over:
+            return 0
+        due = source.due_rows(elapsed_s)
+        if due is not None:
+            return max(0, self._read_before[name] + int(due) - progress.rows)
+        rest = 0
+        for part in source.parts()[progress.cursor.part :]:
+            rows = extent(source, part).rows
+            if rows is None:
+                return None
+            rest += rows
+        return max(0, rest - progress.cursor.row)
+
+    def offsets(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {
+            name: [progress.cursor.part, progress.cursor.row, progress.rows, progress.over]
+            for name, progress in self._progress.items()
+        }
+
+    def restore(self, offsets: dict[str, Any]) -> None:
+        """Go on from a manifest."""
+        for name, (part, row, rows, over) in offsets.items():
+            self._progress[name] = Progress(Cursor(part, row), rows, over)
+            self._read_before[name] = rows
+
+    def _readers(self, name: str, plan: Plan) -> int:
+        return plan.source(name).replicas
+
+    def _share(self, name: str, plan: Plan, elapsed_s: float) -> Share | None:
+        source, progress = self._sources[name], self._progress[name]
+        readers = self._readers(name, plan)
+        if getattr(source, "pushed", False):
+            return Share([], progress.over or progress.cursor.part > 0)
+        if progress.over:
+            return Share([[] for _ in range(readers)], True)
+        budget = plan.source(name).batch_rows
+        due = source.due_rows(elapsed_s)
+        if due is not None:
+            budget = min(budget, self._read_before[name] + int(due) - progress.rows)
+        if budget <= 0:
+            return None
+        if self._limit is None:
+            return Share(take(source, progress.cursor, budget, readers), False)
+        left = self._limit - progress.rows
+        if left <= 0:
+            return Share([[] for _ in range(readers)], True)
+        return self._limited(source, progress.cursor, min(budget, left), readers, left)
+
+    def _limited(self, source: Any, cursor: Cursor, budget: int, readers: int, left: int) -> Share:
+        """Never more rows than the limit: guesses at sizes are not good enough for that."""
+        parts = source.parts()
+        if cursor.part >= len(parts) or extent(source, parts[cursor.part]).exact:
+            slices = take(source, cursor, budget, readers)
+        else:
+            slices = [[Slice(cursor.part, cursor.row, budget)], *([] for _ in range(readers - 1))]
+        return Share(slices, budget >= left and len(parts) == 1)
+
+
+def shares_to_json(shares: dict[str, Share]) -> dict[str, Any]:
+    """For the log."""
+    return {
+        name: {
+            "slices": [[[s.part, s.start, s.rows] for s in slices] for slices in share.slices],
+            "over": share.over,
+        }
+        for name, share in shares.items()
+    }
+
+
+def shares_from_json(content: dict[str, Any]) -> dict[str, Share]:
+    """From the log."""
+    return {
+        name: Share([[Slice(*s) for s in slices] for slices in told["slices"]], told["over"])
+        for name, told in content.items()
+    }

@@ -1,0 +1,102 @@
+"""One micro-batch as one Spark job: a chain of stages, and the rows that come out at its end."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark import Broadcast
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from anabranch.engines.spark import wire
+from anabranch.engines.spark.layout import Layout
+from anabranch.engines.spark.program import Batch
+from anabranch.engines.spark.task import run_task
+from anabranch.errors import EngineError
+
+Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+CONF = {
+    # A row is a jumbo tuple of up to 64 MB: a few of them fill a batch on its way to Python.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(1 << 27),
+    # The plan decides how many tasks there are.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the tasks of a job have told.
+
+    Attributes:
+        reports: One per task.
+        rows: Rows for sinks that the driver writes, in order.
+    """
+
+    reports: list[dict[str, Any]]
+    rows: list[tuple[str, pa.RecordBatch]]
+
+
+class RemoteTraceback(Exception):
+    """The traceback of an error in a worker, as text."""
+
+
+def run_job(
+    spark: SparkSession,
+    program: Broadcast[bytes],
+    layout: Layout,
+    batch: Batch,
+    pushed: DataFrame | None,
+) -> Outcome:
+    """Run a micro-batch; one action, so that nothing runs twice."""
+    packed = pickle.dumps(batch, protocol=5)
+
+    def step(stage: int) -> Any:
+        return partial(run_task, program, packed, stage)
+
+    readers = layout.tasks[0]
+    frame = spark.range(0, readers, 1, readers).mapInArrow(step(0), wire.DDL)
+    if pushed is not None:
+        frame = frame.unionAll(pushed.mapInArrow(step(0), wire.DDL))
+    for stage in range(1, layout.last_stage + 1):
+        frame = frame.repartitionById(layout.tasks[stage], "target")
+        frame = frame.mapInArrow(step(stage), wire.DDL)
+    try:
+        table: pa.Table = frame.toArrow()
+    except PySparkException as error:
+        raise EngineError(
+            f"batch {batch.version}",
+            "all tasks to succeed",
+            _essence(str(error)),
+            "see the log of the executors; what was committed is kept, start again to go on",
+        ) from error
+    return _outcome(table)
+
+
+def _outcome(table: pa.Table) -> Outcome:
+    reports: list[dict[str, Any]] = []
+    rows: list[tuple[str, pa.RecordBatch]] = []
+    for batch in table.to_batches():
+        for row in wire.rows_of(batch):
+            if row.kind == wire.FAILURE:
+                error, trace = pickle.loads(row.payload)
+                raise error from RemoteTraceback(f"\n{trace}")
+            if row.kind == wire.REPORT:
+                reports.append(row.header)
+            elif row.kind == wire.ROWS:
+                rows.append((row.header["sink"], wire.from_ipc(row.payload)))
+    return Outcome(reports, rows)
+
+
+def _essence(message: str) -> str:
+    """The lines that say what went wrong, not where in Spark."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith(("at ", "File ", "^", "Traceback"))]
+    return " | ".join(telling[:6])[:1500]

@@ -1,0 +1,235 @@
+"""Where a replica's state comes from at the start of a batch, and where it goes at its end.
+
+It comes from the host's parking lot, by reference, when this host had it in the batch before and
+nobody has touched it since; else from the files of the checkpoint. What the batch changed goes into
+one file per replica, under a name that no other attempt uses; the state itself is parked again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from anabranch.engines.channel import Channel
+from anabranch.engines.checkpoint import bucket_ranges
+from anabranch.engines.checkpoint.chain import needed, should_snapshot
+from anabranch.engines.checkpoint.locations import storage_at
+from anabranch.engines.checkpoint.state_files import read_state, state_name, write_state
+from anabranch.engines.spark import wire
+from anabranch.engines.spark.meter import Meter
+from anabranch.engines.spark.program import Batch, Program, RegionState
+from anabranch.engines.spark.station import StationRun
+from anabranch.plan.regions import Region, RegionKind
+from anabranch.state.hashing import bucket_of, hash_columns
+from anabranch.state.parking import ParkingLot
+from anabranch.state.parking_place import ParkingFull, lot_directory
+from anabranch.state.positions import Jumbo
+
+WAITING = "waiting tuples"
+"""The section of what a gate could not release yet; its number is the port."""
+
+Waiting = list[Jumbo | None]
+
+
+class Keeper:
+    """Loads and saves the state of the replicas in one task."""
+
+    def __init__(self, program: Program, batch: Batch, attempt: str, meter: Meter) -> None:
+        """Touch nothing yet."""
+        self._program, self._batch, self._attempt, self._meter = program, batch, attempt, meter
+        self._storage = storage_at(program.checkpoint)
+        self._lot = ParkingLot(lot_directory(program.lot))
+        self._waited: set[str] = set()
+
+    def load(self, run: StationRun) -> None:
+        """Give a replica the state that its buckets had after the batch before."""
+        if run.channel is None or not run.ordered:
+            return
+        with self._meter.of("state"), self._meter.of("load"):
+            before = self._batch.state.get(run.region.name, RegionState())
+            ports = len(self._program.contexts[run.region.steps[0]].inputs)
+            waiting: Waiting = [None] * ports
+            missing = self._from_lot(run, run.channel, before, waiting)
+            self._from_files(run, run.channel, before, missing, waiting)
+            run.channel.track()
+            for port, jumbo in enumerate(waiting):
+                if jumbo is not None:
+                    self._waited.add(run.region.name)
+                    run.gate.preload(port, jumbo)
+
+    def save(self, run: StationRun) -> dict[str, Any] | None:
+        """Write what changed, park the rest; says under which names."""
+        if run.channel is None or not run.ordered:
+            return None
+        with self._meter.of("state"):
+            region, buckets = run.region, buckets_of(run.channel)
+            name = state_name(
+                self._batch.version, region.name, run.replica, self._batch.token, self._attempt
+            )
+            before = self._batch.state.get(region.name, RegionState())
+            whole = should_snapshot(before.files, region.name, buckets)
+            waiting = run.gate.leftover()
+            sections = self._sections(run.channel, waiting, whole)
+            report: dict[str, Any] = {
+                "region": region.name,
+                "replica": run.replica,
+                "name": name,
+                "buckets": bucket_ranges.to_text(buckets),
+                "file": None,
+            }
+            if sections:
+                size, crc = write_state(self._storage, name, sections)
+                self._meter.bytes["state written"] += size
+                report["file"] = [whole, size, crc]
+            run.channel.saved()
+            self._park(name, run.channel, waiting)
+            return report
+
+    def _from_lot(
+        self, run: StationRun, channel: Channel, before: RegionState, waiting: Waiting
+    ) -> set[int]:
+        """Take what this host has parked; the buckets that it has not are left."""
+        mine = set(buckets_of(channel))
+        missing = set(mine)
+        for name, buckets in before.parked:
+            common = sorted(mine.intersection(buckets))
+            if not common:
+                continue
+            alone = len(common) == len(mine) == len(buckets)
+            parked = self._lot.claim(name) if alone else self._lot.copy(name)
+            if parked is None:
+                continue
+            stores, waited = parked
+            channel.absorb({s: [x.release(common) for x in held] for s, held in stores.items()})
+            if not alone:
+                self._meter.bytes["state loaded"] += _settle(channel)
+            missing.difference_update(common)
+            _merge(run.region, waiting, waited, common, mine)
+        return missing
+
+    def _from_files(
+        self,
+        run: StationRun,
+        channel: Channel,
+        before: RegionState,
+        missing: set[int],
+        waiting: Waiting,
+    ) -> None:
+        """Rebuild from files what was not parked here."""
+        mine = set(buckets_of(channel))
+        for file, buckets in needed(before.files, run.region.name, missing):
+            sections = read_state(self._storage, file)
+            self._meter.bytes["state loaded"] += file.size
+            state: dict[str, dict[int, bytes]] = {}
+            waited: Waiting = [None] * len(waiting)
+            for (step, number), payload in sections.items():
+                if step == WAITING:
+                    schema = self._program.contexts[run.region.steps[0]].inputs[number].schema
+                    waited[number] = _unpacked(payload, schema)
+                else:
+                    state.setdefault(step, {})[number] = payload
+            _load(channel, state, buckets, file.whole)
+            if any(step == WAITING for step, _ in sections) or file.whole:
+                _merge(run.region, waiting, waited, buckets, mine)
+
+    def _sections(
+        self, channel: Channel, waiting: Waiting, whole: bool
+    ) -> dict[tuple[str, int], bytes]:
+        state = channel.snapshot() if whole else channel.changes()
+        sections = {
+            (step, number): payload
+            for step, payloads in state.items()
+            for number, payload in enumerate(payloads)
+            if payload is not None
+        }
+        if any(j is not None for j in waiting) or channel.region.name in self._waited:
+            for port, jumbo in enumerate(waiting):
+                sections[WAITING, port] = b"" if jumbo is None else _packed(jumbo)
+        return sections
+
+    def _park(self, name: str, channel: Channel, waiting: Waiting) -> None:
+        stores = {step: list(kernel.stores) for step, kernel in channel.kernels.items()}
+        try:
+            parked = self._lot.park(name, (stores, waiting))
+        except (ParkingFull, OSError):
+            return  # the next batch reads files instead
+        self._meter.bytes["state parked"] += parked.bytes_written
+
+
+def buckets_of(channel: Channel) -> tuple[int, ...]:
+    """The buckets of a replica; a region without any says 0."""
+    return channel.buckets or (0,)
+
+
+def sweep(lot: str, keep: Collection[str]) -> None:
+    """Let go of parked state that no batch will ask for."""
+    ParkingLot(lot_directory(lot)).sweep(keep)
+
+
+def _load(
+    channel: Channel, state: dict[str, dict[int, bytes]], buckets: Collection[int], whole: bool
+) -> None:
+    for step, payloads in state.items():
+        for number, payload in payloads.items():
+            store = channel.kernels[step].stores[number]
+            if whole:
+                store.restore(payload, buckets)
+            else:
+                store.replay(payload, buckets)
+
+
+def _settle(channel: Channel) -> int:
+    """Move in what came by reference from a private copy, which cannot be parked; gives bytes."""
+    size = 0
+    for kernel in channel.kernels.values():
+        for store in kernel.stores:
+            table = getattr(store, "table", None)
+            if table is not None:
+                table.settle()
+                size += table.nbytes
+    return size
+
+
+def _merge(
+    region: Region, waiting: Waiting, waited: Waiting, taken: Collection[int], mine: set[int]
+) -> None:
+    """Replace what waits for some buckets by what a replica of the batch before left waiting."""
+    for port, jumbo in enumerate(waited):
+        if region.kind is not RegionKind.PARTITIONED:
+            # All replicas of a shared region left the same; the one with bucket 0 speaks for all.
+            if region.kind is not RegionKind.SHARED or 0 in taken or waiting[port] is None:
+                waiting[port] = jumbo
+            continue
+        kept = [j for j in (waiting[port],) if j is not None]
+        parts = [j.where(~_within(region, j, taken)) for j in kept]
+        if jumbo is not None:
+            marks = jumbo.marks if 0 in taken else ()
+            share = jumbo.where(_within(region, jumbo, set(taken) & mine))
+            parts.append(Jumbo(share.batch, share.positions, marks))
+        parts = [p for p in parts if len(p) or p.marks]
+        waiting[port] = Jumbo.concat(parts) if parts else None
+
+
+def _within(region: Region, jumbo: Jumbo, buckets: Collection[int]) -> npt.NDArray[np.bool_]:
+    keys = [jumbo.batch.column(n) for n in region.key]
+    return np.isin(bucket_of(hash_columns(keys), region.buckets), list(buckets))
+
+
+def _packed(jumbo: Jumbo) -> bytes:
+    header, payload = wire.pack(jumbo)
+    text = json.dumps(header).encode()
+    content: bytes = payload.to_pybytes()
+    return len(text).to_bytes(4, "little") + text + content
+
+
+def _unpacked(data: bytes, schema: pa.Schema) -> Jumbo | None:
+    if not data:
+        return None
+    size = int.from_bytes(data[:4], "little")
+    header = json.loads(data[4 : 4 + size])
+    return wire.unpack(header, pa.py_buffer(data[4 + size :]), schema)

@@ -1,0 +1,163 @@
+"""Where a plan's replicas run: stages of one Spark job, and tasks of a stage.
+
+A stage is a wave of tasks behind a shuffle. A region opens a stage only where its tuples have to be
+dealt out anew; where every tuple would stay in the task that made it, the region *joins* that task
+and no shuffle is paid. So the plan with one replica of everything is one task per source chain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from anabranch.flow import Flow
+from anabranch.graph import Role
+from anabranch.plan.plan import Plan
+from anabranch.plan.regions import Region, RegionKind, region_edges, regions
+
+
+@dataclass(frozen=True)
+class Link:
+    """A stream from one region into a port of another.
+
+    Attributes:
+        number: Place in the flow's list of such streams.
+        producer: Region that it leaves.
+        out_port: Port of the producer's last step.
+        consumer: Region that it enters.
+        in_port: Port of the consumer's first step.
+        local: Whether it stays in the task.
+    """
+
+    number: int
+    producer: str
+    out_port: int
+    consumer: str
+    in_port: int
+    local: bool
+
+
+@dataclass(frozen=True)
+class Station:
+    """Where the replicas of one region run.
+
+    Attributes:
+        region: The region.
+        stage: Number of the stage, from 0.
+        first_task: Task of replica 0; the others follow.
+        replicas: How many tasks it runs in.
+        joined: Whether it runs in its producer's tasks.
+        sliced: Whether its tasks read slices of one sequence, so that the furthest of them says how
+            far it has come.
+        pushed: Whether it works on the partitions of a streaming DataFrame, in further tasks whose
+            number is Spark's.
+    """
+
+    region: Region
+    stage: int
+    first_task: int
+    replicas: int
+    joined: bool
+    sliced: bool
+    pushed: bool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Stations in topological order, the links between them, and how many tasks a stage has."""
+
+    stations: dict[str, Station]
+    links: tuple[Link, ...]
+    tasks: tuple[int, ...]
+
+    @property
+    def last_stage(self) -> int:
+        """Number of the last stage."""
+        return len(self.tasks) - 1
+
+    def out_of(self, region: str) -> list[Link]:
+        """Links that leave a region."""
+        return [link for link in self.links if link.producer == region]
+
+    def into(self, region: str) -> list[Link]:
+        """Links that enter a region."""
+        return [link for link in self.links if link.consumer == region]
+
+    def roots(self, stage: int, task: int) -> list[tuple[Station, int]]:
+        """The stations that a task begins with, and the number of the replica: one, as it is."""
+        return [
+            (s, task - s.first_task)
+            for s in self.stations.values()
+            if s.stage == stage and not s.joined and 0 <= task - s.first_task < s.replicas
+        ]
+
+
+def layout(flow: Flow, plan: Plan) -> Layout:
+    """Lay a plan out over stages and tasks.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> flow = word_count.build()
+        >>> plan = Plan.sequential(flow)
+        >>> layout(flow, plan).tasks
+        (1,)
+        >>> layout(flow, plan.with_replicas("count", 3)).tasks
+        (1, 3)
+    """
+    found = regions(flow)
+    ends = {region.steps[-1]: region.name for region in found}
+    edges = region_edges(flow, found)
+    stations: dict[str, Station] = {}
+    links: list[Link] = []
+    tasks: list[int] = []
+    for region in found:
+        entering = [
+            (number, stations[ends[output.step]], output.port, port)
+            for number, (output, consumer, port) in enumerate(edges)
+            if consumer == region.name
+        ]
+        replicas = (
+            plan.source(region.name).replicas
+            if region.kind is RegionKind.SOURCE
+            else plan.region(region.name).replicas
+        )
+        producers = [producer for _, producer, _, _ in entering]
+        joined = len(producers) == 1 and _stays(flow, region, replicas, producers[0])
+        if joined:
+            home = producers[0]
+            station = replace(home, region=region, joined=True)
+        else:
+            stage = max((p.stage + 1 for p in producers), default=0)
+            tasks += [0] * (stage + 1 - len(tasks))
+            reads = region.kind is RegionKind.SOURCE
+            pushed = reads and getattr(flow.graph.steps[region.name].body.source, "pushed", False)
+            replicas = 1 if pushed else replicas
+            station = Station(region, stage, tasks[stage], replicas, False, reads, pushed)
+            tasks[stage] += replicas
+        stations[region.name] = station
+        links += [
+            Link(number, producer.region.name, out_port, region.name, in_port, joined)
+            for number, producer, out_port, in_port in entering
+        ]
+    return Layout(stations, tuple(sorted(links, key=lambda link: link.number)), tuple(tasks))
+
+
+def _stays(flow: Flow, region: Region, replicas: int, producer: Station) -> bool:
+    """Whether every tuple may be worked on in the task that made it."""
+    if producer.pushed and region.kind is RegionKind.STATELESS:
+        return True
+    if not producer.pushed and producer.replicas == 1 and replicas == 1:
+        return True
+    if region.kind is RegionKind.STATELESS:
+        return replicas == producer.replicas
+    return region.kind is RegionKind.SINK and not needs_order(flow, region)
+
+
+def needs_order(flow: Flow, region: Region) -> bool:
+    """Whether order has to be restored in front of a region.
+
+    A changelog is read by the last row of each key; those come from one replica, in order.
+    """
+    step = flow.graph.steps[region.steps[0]]
+    if step.role is Role.SINK and flow.contexts()[step.name].inputs[0].changelog is not None:
+        return False
+    return region.ordered

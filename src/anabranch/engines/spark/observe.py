@@ -1,0 +1,138 @@
+"""From what tasks report to what an engine observes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.engines.spark.layout import Layout
+from anabranch.events import (
+    BatchTimes,
+    PipelineMetrics,
+    RegionMetrics,
+    SourceMetrics,
+    StepMetrics,
+)
+from anabranch.plan.plan import Plan
+
+Report = dict[str, Any]
+
+
+def step_metrics(
+    reports: Sequence[Report], totals: dict[str, dict[str, int]]
+) -> tuple[StepMetrics, ...]:
+    """Rows and time of each step, over all tasks; what was lost on purpose since the start."""
+    counted: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0, 0.0])
+    keys: defaultdict[str, int] = defaultdict(int)
+    for report in reports:
+        for step, (rows_in, rows_out, seconds) in report["steps"].items():
+            counted[step][0] += rows_in
+            counted[step][1] += rows_out
+            counted[step][2] += seconds
+        for step, held in report["keys"].items():
+            keys[step] += held
+    return tuple(
+        StepMetrics(
+            step,
+            int(rows_in),
+            int(rows_out),
+            seconds,
+            keys.get(step),
+            **totals.get(step, {}),
+        )
+        for step, (rows_in, rows_out, seconds) in counted.items()
+    )
+
+
+def pipeline_metrics(
+    plan: Plan, steps: Sequence[StepMetrics], reports: Sequence[Report], total_s: float
+) -> tuple[PipelineMetrics, ...]:
+    """Part of the batch that each pipeline worked; overhead is what its tasks did besides."""
+    busy = {each.step: each.busy_s for each in steps}
+    task_s: defaultdict[str, float] = defaultdict(float)
+    for report in reports:
+        for step in report["steps"]:
+            task_s[step] += report["seconds"]["task"]
+    found = []
+    for region in plan.regions:
+        for pipeline in region.pipelines:
+            worked = sum(busy.get(step, 0.0) for step in pipeline)
+            spent = max((task_s[step] for step in pipeline), default=0.0)
+            whole = total_s * region.replicas
+            found.append(
+                PipelineMetrics(
+                    region.region,
+                    pipeline,
+                    min(1.0, worked / whole) if whole else 0.0,
+                    min(1.0, max(0.0, spent - worked) / whole) if whole else 0.0,
+                )
+            )
+    return tuple(found)
+
+
+def region_metrics(
+    plan: Plan, steps: Sequence[StepMetrics], reports: Sequence[Report], total_s: float
+) -> tuple[RegionMetrics, ...]:
+    """Throughput of each region."""
+    rows = {each.step: each.rows_in for each in steps}
+    loaded: defaultdict[str, int] = defaultdict(int)
+    for report in reports:
+        names = [saved["region"] for saved in report["state"]]
+        for name in names:
+            loaded[name] += report["bytes"].get("state loaded", 0) // len(names)
+    return tuple(
+        RegionMetrics(
+            region.region,
+            region.replicas,
+            rows.get(region.pipelines[0][0], 0) / total_s if total_s else 0.0,
+            loaded[region.region],
+        )
+        for region in plan.regions
+    )
+
+
+def source_metrics(
+    read: dict[str, int], backlog: dict[str, int | None], total_s: float
+) -> tuple[SourceMetrics, ...]:
+    """Tuples read of each source."""
+    return tuple(
+        SourceMetrics(name, rows, rows / total_s if total_s else 0.0, backlog[name])
+        for name, rows in read.items()
+    )
+
+
+def batch_times(layout: Layout, reports: Sequence[Report], total_s: float) -> BatchTimes:
+    """Stages run one after another, their tasks side by side: the slowest task of each counts."""
+    spent: defaultdict[str, float] = defaultdict(float)
+    for stage in range(layout.last_stage + 1):
+        tasks = [r["seconds"] for r in reports if r["stage"] == stage]
+        slowest: dict[str, float] = max(tasks, key=lambda t: float(t["task"]), default={})
+        for work, seconds in slowest.items():
+            spent[work] += seconds
+    named = sum(spent[work] for work in ("scan", "shuffle", "state", "sink"))
+    return BatchTimes(
+        total_s=total_s,
+        fixed_s=max(0.0, total_s - spent["task"]),
+        scan_s=spent["scan"],
+        shuffle_s=spent["shuffle"],
+        compute_s=max(0.0, spent["task"] - named),
+        state_s=spent["state"],
+        sink_s=spent["sink"],
+    )
+
+
+def percentile(weighted: Sequence[tuple[float, int]], share: float) -> float:
+    """The value that a share of the weight does not exceed.
+
+    Example:
+        >>> percentile([(10.0, 90), (50.0, 10)], 0.5), percentile([(10.0, 90), (50.0, 10)], 0.99)
+        (10.0, 50.0)
+    """
+    bound = sum(weight for _, weight in weighted) * share
+    passed = 0.0
+    for value, weight in sorted(weighted):
+        passed += weight
+        if passed >= bound:
+            return value
+    return 0.0

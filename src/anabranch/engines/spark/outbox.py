@@ -1,0 +1,94 @@
+"""What a task sends: jumbo tuples to the tasks of later stages, and its report to the driver."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.engines.spark import wire
+from anabranch.engines.spark.layout import Layout, Link
+from anabranch.engines.spark.wire import Row
+from anabranch.state.positions import Jumbo, Root
+
+PIECE_BYTES = 1 << 26
+"""A jumbo row is cut into pieces of about this size: Spark holds several of them at a time."""
+
+
+class Outbox:
+    """Rows on their way out; pipelines of several threads may fill it."""
+
+    def __init__(self, layout: Layout, stage: int) -> None:
+        """Nothing to send yet."""
+        self._layout, self._stage = layout, stage
+        self._rows: deque[pa.RecordBatch] = deque()
+        self.bytes_sent = 0
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Everything that waits to be sent."""
+        while self._rows:
+            yield self._rows.popleft()
+
+    def jumbo(self, link: Link, replica: int, jumbo: Jumbo) -> None:
+        """Tuples for a replica of a region further on."""
+        pieces = max(1, -(-jumbo.batch.nbytes // PIECE_BYTES))
+        rows = -(-len(jumbo) // pieces) if len(jumbo) else 0
+        for number in range(pieces):
+            piece = jumbo.slice(number * rows, min((number + 1) * rows, len(jumbo)))
+            if number == 0 and jumbo.marks:
+                piece = Jumbo(piece.batch, piece.positions, jumbo.marks)
+            header, payload = wire.pack(piece)
+            self._to(link, replica, wire.JUMBO, header, payload)
+
+    def frontier(self, link: Link, producer: int, frontier: Root) -> None:
+        """How far a link has come, for every replica at its other end."""
+        header = {"producer": producer, "frontier": list(frontier)}
+        for replica in range(self._layout.stations[link.consumer].replicas):
+            self._to(link, replica, wire.FRONTIER, header, wire.NOTHING)
+
+    def report(self, content: dict[str, Any]) -> None:
+        """What this task did."""
+        self._to_driver(wire.REPORT, content, wire.NOTHING)
+
+    def rows(self, sink: str, number: int, batch: pa.RecordBatch) -> None:
+        """Rows of a sink that the driver writes, in order."""
+        self._to_driver(wire.ROWS, {"sink": sink, "number": number}, wire.to_ipc(batch))
+
+    def failure(self, error: BaseException) -> None:
+        """An error that trying again cannot mend: everybody hears of it and stops."""
+        trace = "".join(traceback.format_exception(error))
+        try:
+            payload = pickle.dumps((error, trace))
+        except Exception:
+            payload = pickle.dumps((RuntimeError(str(error)), trace))
+        row = Row(wire.FAILURE, self._layout.last_stage + 1, 0, {}, pa.py_buffer(payload))
+        for target in range(self._width(self._stage + 1)):
+            self._rows.append(row.to_arrow(target))
+
+    def forward(self, row: Row) -> None:
+        """Hand on a row that is for a later stage."""
+        self._put(row)
+
+    def _to(
+        self, link: Link, replica: int, kind: str, header: dict[str, Any], payload: pa.Buffer
+    ) -> None:
+        consumer = self._layout.stations[link.consumer]
+        header = {**header, "link": link.number}
+        self._put(Row(kind, consumer.stage, consumer.first_task + replica, header, payload))
+
+    def _to_driver(self, kind: str, header: dict[str, Any], payload: pa.Buffer) -> None:
+        self._put(Row(kind, self._layout.last_stage + 1, 0, header, payload))
+
+    def _put(self, row: Row) -> None:
+        """To its task, or on the way there to some task of the next stage."""
+        direct = row.stage == self._stage + 1
+        target = row.target if direct else row.target % self._width(self._stage + 1)
+        self.bytes_sent += row.payload.size
+        self._rows.append(row.to_arrow(target))
+
+    def _width(self, stage: int) -> int:
+        return self._layout.tasks[stage] if stage <= self._layout.last_stage else 1

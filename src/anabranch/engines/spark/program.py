@@ -1,0 +1,122 @@
+"""What a task must know: the program (the same for a whole run) and the batch it works on.
+
+Both go to the Python workers: the program once, by broadcast, the batch with each job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pyspark import cloudpickle
+
+from anabranch.engines.checkpoint.chain import StateFile
+from anabranch.engines.spark.layout import Layout, layout, needs_order
+from anabranch.errors import BuildError
+from anabranch.flow import Flow
+from anabranch.graph import Role
+from anabranch.io.slices import Cursor, Slice
+from anabranch.operators.base import KernelContext
+from anabranch.plan.plan import Plan
+from anabranch.plan.regions import Region, regions
+
+
+class Program:
+    """A flow, and what follows from it alone.
+
+    Args:
+        flow: The application.
+        checkpoint: Where state files go.
+        lot: Name of the parking lot that tasks of one host share.
+    """
+
+    def __init__(self, flow: Flow, checkpoint: str, lot: str) -> None:
+        self.flow, self.checkpoint, self.lot = flow, checkpoint, lot
+        self._layouts: dict[Plan, Layout] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What cannot be worked out again."""
+        return {"flow": self.flow, "checkpoint": self.checkpoint, "lot": self.lot, "_layouts": {}}
+
+    @cached_property
+    def contexts(self) -> dict[str, KernelContext]:
+        """Where each step stands."""
+        return self.flow.contexts()
+
+    @cached_property
+    def regions(self) -> dict[str, Region]:
+        """Regions by name."""
+        return {region.name: region for region in regions(self.flow)}
+
+    @cached_property
+    def ranks(self) -> dict[str, int]:
+        """The number of each source."""
+        return {name: rank for rank, name in enumerate(self.flow.names(Role.SOURCE))}
+
+    @cached_property
+    def ordered(self) -> dict[str, bool]:
+        """Whether order is restored in front of a region."""
+        return {name: needs_order(self.flow, region) for name, region in self.regions.items()}
+
+    def body(self, step: str) -> Any:
+        """What the user gave for a step: a source, an operator, a sink."""
+        return self.flow.graph.steps[step].body
+
+    def layout(self, plan: Plan) -> Layout:
+        """Stages and tasks of a plan."""
+        if plan not in self._layouts:
+            self._layouts = {plan: layout(self.flow, plan)}  # plans change rarely, and for good
+        return self._layouts[plan]
+
+    def packed(self) -> bytes:
+        """For the workers; what cannot be sent there is told before anything runs."""
+        try:
+            data: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            raise BuildError(
+                self.flow.name,
+                "operators, sources and sinks that can be sent to Spark's workers",
+                f"{type(error).__name__}: {error}",
+                "open files, connections and locks inside the functions that use them",
+            ) from error
+        return data
+
+
+@dataclass(frozen=True)
+class RegionState:
+    """What a region's replicas begin a batch with.
+
+    Attributes:
+        parked: By replica of the batch before, the name under which its state was parked, and its
+            buckets.
+        files: The files that hold the same, oldest first.
+    """
+
+    parked: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    files: tuple[StateFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch, as its tasks see it.
+
+    Attributes:
+        version: Number of the batch, and of the state that it makes.
+        token: Of the run that owns the checkpoint; part of every file name.
+        plan: What it runs under.
+        slices: By source and reader, what to read.
+        cursors: By source, where it stood before.
+        over: Sources that have ended, or end with this batch whatever they read.
+        given: By source, rows that the driver has read, as Arrow IPC.
+        state: By region.
+    """
+
+    version: int
+    token: str
+    plan: Plan
+    slices: dict[str, list[list[Slice]]]
+    cursors: dict[str, Cursor]
+    over: frozenset[str] = frozenset()
+    given: dict[str, bytes] = field(default_factory=dict)
+    state: dict[str, RegionState] = field(default_factory=dict)

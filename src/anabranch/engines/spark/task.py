@@ -1,0 +1,228 @@
+"""A Spark task: one replica (or one reader) with all that joined it, over one micro-batch.
+
+Runs in a Python worker. Rows of the stage before come in, rows for the next ones go out, each task
+ends with a report. An error that trying again cannot mend travels as a row, so that Spark does not
+try; any other one is raised, and Spark runs the task again somewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Iterator, Sized
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark import Broadcast, TaskContext
+
+from anabranch.engines.spark import wire
+from anabranch.engines.spark.dataframes import frontier_after, read_rows
+from anabranch.engines.spark.keeper import Keeper
+from anabranch.engines.spark.layout import Link
+from anabranch.engines.spark.meter import Meter
+from anabranch.engines.spark.outbox import Outbox
+from anabranch.engines.spark.program import Batch, Program
+from anabranch.engines.spark.sinks import write_sink
+from anabranch.engines.spark.station import StationRun
+from anabranch.errors import AnabranchError
+from anabranch.io.reader import last_word
+from anabranch.io.slices import Cursor, SliceReader
+from anabranch.plan.regions import RegionKind
+from anabranch.state.positions import FIRST, START, Jumbo, Root, end, meet
+
+SCAN_ROWS = 1 << 17
+
+
+def run_task(
+    broadcast: Broadcast[bytes], packed: bytes, stage: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """What `mapInArrow` calls for each task of a stage."""
+    batch: Batch = pickle.loads(packed)
+    task = TaskContext.get()
+    if task is None:
+        raise RuntimeError("not in a Spark task")
+    program = _program_of(broadcast.value)
+    run = TaskRun(program, batch, stage, task.partitionId(), str(task.taskAttemptId()))
+    yield from run.work(batches)
+
+
+@lru_cache(maxsize=4)
+def _program_of(packed: bytes) -> Program:
+    """The program of a run, unpickled once per worker."""
+    program: Program = pickle.loads(packed)
+    return program
+
+
+class TaskRun:
+    """One task of one micro-batch."""
+
+    def __init__(self, program: Program, batch: Batch, stage: int, task: int, attempt: str) -> None:
+        """Set up the stations; nothing is read yet."""
+        self._program, self._batch, self._stage, self._task = program, batch, stage, task
+        self._attempt = attempt
+        self._layout = program.layout(batch.plan)
+        self._meter = Meter()
+        self._outbox = Outbox(self._layout, stage)
+        self._sources: dict[str, dict[str, Any]] = {}
+        self._started = time.perf_counter()
+
+    def work(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Everything this task sends."""
+        run: StationRun | None = None
+        try:
+            found = self._layout.roots(self._stage, self._task)
+            if not found:  # beyond the plan's tasks: a partition of a streaming DataFrame
+                yield from self._read_dataframe(batches)
+                return
+            station, replica = found[0]
+            run = StationRun(self._program, self._batch, station, replica, self._outbox)
+            keeper = Keeper(self._program, self._batch, self._attempt, self._meter)
+            if station.region.kind is RegionKind.SOURCE:
+                for _ in batches:  # the row that made this task
+                    pass
+                yield from self._scan(run, replica)
+            else:
+                failed = False
+                for row in self._take(run, batches):
+                    failed = True
+                    yield row
+                if failed:
+                    return
+            yield from self._finish(run, keeper)
+        except AnabranchError as error:
+            if run is not None:
+                run.abandon()
+            self._outbox = Outbox(self._layout, self._stage)
+            self._outbox.failure(error)
+            yield from self._outbox.drain()
+
+    # Input
+
+    def _scan(self, run: StationRun, replica: int) -> Iterator[pa.RecordBatch]:
+        """Read this reader's share of the batch."""
+        name = run.region.name
+        source, rank = self._program.body(name).source, self._program.ranks[name]
+        if run.station.pushed:
+            # Its rows are with other tasks; this one says for all of them how far they come.
+            ended = name in self._batch.over
+            schema = self._program.contexts[name].outputs[0].schema
+            reached = end(FIRST) if ended else frontier_after(self._batch.version, rank)
+            run.emit(last_word(schema, rank, 1) if ended else None, reached)
+            return
+        reader = SliceReader(source, rank, self._batch.slices[name][replica])
+        rows = 0
+        for jumbo, frontier in self._meter.timed("scan", reader.read(SCAN_ROWS)):
+            rows += len(jumbo)
+            run.emit(jumbo, frontier)
+            yield from self._outbox.drain()
+        stops = [stop.cursor for stop in reader.stops]
+        cursor = max(stops, key=lambda c: (c.part, c.row), default=self._batch.cursors[name])
+        if name in self._batch.over:
+            cursor = Cursor(len(source.parts()), 0)
+        last, reached = reader.end(cursor)
+        run.emit(last, reached)
+        self._sources[name] = {"rows": rows, "cursor": [cursor.part, cursor.row]}
+
+    def _read_dataframe(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Work on a partition of the streaming DataFrames; a reader of the plan tells how far."""
+        runs: dict[str, StationRun] = {}
+        for batch in self._meter.timed("scan", batches):
+            for name, jumbo in read_rows(self._program, self._batch, batch):
+                if name not in runs:
+                    station = self._layout.stations[name]
+                    runs[name] = StationRun(
+                        self._program, self._batch, station, self._task, self._outbox
+                    )
+                    self._sources[name] = {"rows": 0, "cursor": None}
+                self._sources[name]["rows"] += len(jumbo)
+                runs[name].emit(jumbo, START)
+                yield from self._outbox.drain()
+        for run in runs.values():
+            keeper = Keeper(self._program, self._batch, self._attempt, self._meter)
+            yield from self._finish(run, keeper)
+
+    def _take(self, run: StationRun, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take all rows in; gives the failure of an earlier stage, if there is one."""
+        frontiers: dict[tuple[int, int], Root] = {}
+        links = {link.number: link for link in self._layout.links}
+        for batch in self._meter.timed("shuffle", batches):
+            for row in wire.rows_of(batch):
+                if row.kind == wire.FAILURE:
+                    yield row.to_arrow(0)
+                    return
+                if row.stage != self._stage:
+                    self._outbox.forward(row)
+                elif row.kind == wire.FRONTIER:
+                    key = row.header["link"], row.header["producer"]
+                    frontiers[key] = Root(*row.header["frontier"])
+                else:
+                    link = links[row.header["link"]]
+                    run.take(link.in_port, self._unpacked(run, link, row), START, link.number)
+        for link in self._layout.into(run.region.name):
+            came = [f for (number, _), f in frontiers.items() if number == link.number]
+            self._arrive(run, link, came)
+
+    def _arrive(self, run: StationRun, link: Link, came: list[Root]) -> None:
+        """How far a link has come: as far as the slowest replica, or as the furthest slice."""
+        if not came:
+            raise RuntimeError(f"nothing came over link {link}, not even how far it is")
+        producer = self._layout.stations[link.producer]
+        passed = max(came) if producer.sliced else meet(came)
+        run.take(link.in_port, None, passed, link.number)
+        run.passed = passed if run.passed == START else meet([run.passed, passed])
+
+    def _unpacked(self, run: StationRun, link: Link, row: wire.Row) -> Jumbo:
+        step = run.region.steps[0]
+        schema = self._program.contexts[step].inputs[link.in_port].schema
+        return wire.unpack(row.header, row.payload, schema)
+
+    # Output
+
+    def _finish(self, run: StationRun, keeper: Keeper) -> Iterator[pa.RecordBatch]:
+        """Let every station work, in the order of the stream, and report."""
+        report: dict[str, Any] = {"state": [], "sinks": [], "steps": {}, "counters": {}}
+        report |= {"timers": {}, "keys": {}, "regions": {}}
+        for station in run.family():
+            keeper.load(station)
+            with self._meter.of("compute"):
+                station.finish()
+            station.pass_on()
+            yield from self._outbox.drain()
+            if station.region.kind is RegionKind.SINK:
+                with self._meter.of("sink"):
+                    report["sinks"] += write_sink(
+                        self._program, self._batch, station, self._outbox, self._attempt
+                    )
+            self._describe(station, report)
+            if (saved := keeper.save(station)) is not None:
+                report["state"].append(saved)
+        yield from self._outbox.drain()
+        report |= self._about()
+        self._outbox.report(report)
+        yield from self._outbox.drain()
+
+    def _describe(self, station: StationRun, report: dict[str, Any]) -> None:
+        report["steps"].update(station.steps())
+        if station.channel is None:
+            return
+        timers = [kernel.next_timer() for kernel in station.channel.kernels.values()]
+        due = [timer for timer in timers if timer is not None]
+        report["timers"][station.region.name] = min(due, default=None)
+        for step, kernel in station.channel.kernels.items():
+            counted = kernel.context.counters
+            report["counters"][step] = {"skipped": counted.skipped, "late": counted.late}
+            held = [getattr(store, "table", store) for store in kernel.stores]
+            if keys := [len(store) for store in held if isinstance(store, Sized)]:
+                report["keys"][step] = sum(keys)
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "stage": self._stage,
+            "task": self._task,
+            "pid": os.getpid(),
+            "sources": self._sources,
+            "seconds": dict(self._meter.seconds) | {"task": time.perf_counter() - self._started},
+            "bytes": dict(self._meter.bytes) | {"sent": self._outbox.bytes_sent},
+        }

@@ -1,0 +1,175 @@
+"""What an engine tells while a flow runs: typed values, read by policies, views and tests.
+
+Names carry units: `_s` seconds, `_ms` milliseconds, `_per_s` a rate, `_share` a part of 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class StepMetrics:
+    """One step, over all replicas.
+
+    Attributes:
+        step: Its name.
+        rows_in: Tuples that came in.
+        rows_out: Tuples that went out, over all ports.
+        busy_s: Time spent in it.
+        keys: Keys that it holds; None without state by key.
+        skipped: Tuples dropped because its code raised, since the start.
+        late: Tuples that came too late, since the start.
+    """
+
+    step: str
+    rows_in: int
+    rows_out: int
+    busy_s: float
+    keys: int | None = None
+    skipped: int = 0
+    late: int = 0
+
+    @property
+    def selectivity(self) -> float | None:
+        """Tuples out per tuple in; None before any came."""
+        return self.rows_out / self.rows_in if self.rows_in else None
+
+    @property
+    def cost_us(self) -> float | None:
+        """Microseconds per tuple in; None before any came."""
+        return self.busy_s * 1e6 / self.rows_in if self.rows_in else None
+
+
+@dataclass(frozen=True)
+class PipelineMetrics:
+    """One pipeline, averaged over its replicas: part of the time it worked, and what that cost."""
+
+    region: str
+    steps: tuple[str, ...]
+    busy_share: float
+    overhead_share: float
+
+
+@dataclass(frozen=True)
+class RegionMetrics:
+    """One region: how many replicas, tuples taken in per second, bytes of state loaded."""
+
+    region: str
+    replicas: int
+    rows_per_s: float
+    loaded_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class SourceMetrics:
+    """One source: tuples read, their rate, and how many are known to wait."""
+
+    source: str
+    rows: int
+    rate_per_s: float
+    backlog_rows: int | None = None
+
+
+@dataclass(frozen=True)
+class BatchTimes:
+    """Where the time of a batch went, in seconds; parallel tasks count with the slowest."""
+
+    total_s: float
+    fixed_s: float
+    scan_s: float
+    shuffle_s: float
+    compute_s: float
+    state_s: float
+    sink_s: float
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What an engine saw in one batch, or between two observations.
+
+    Attributes:
+        at_s: Seconds since the start of the run.
+        batch: Number of the batch.
+        rows_in: Tuples read.
+        rows_out: Tuples written.
+        times: Where the time went.
+        latency_p50_ms: From reading a tuple to its result being visible, half of the tuples.
+        latency_p99_ms: The same, all but one in a hundred.
+        steps: By step.
+        pipelines: By pipeline.
+        regions: By region.
+        sources: By source.
+    """
+
+    at_s: float
+    batch: int
+    rows_in: int
+    rows_out: int
+    times: BatchTimes
+    latency_p50_ms: float
+    latency_p99_ms: float
+    steps: tuple[StepMetrics, ...] = ()
+    pipelines: tuple[PipelineMetrics, ...] = ()
+    regions: tuple[RegionMetrics, ...] = ()
+    sources: tuple[SourceMetrics, ...] = ()
+
+    def step(self, name: str) -> StepMetrics:
+        """The metrics of one step."""
+        return next(each for each in self.steps if each.step == name)
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """A run begins, or goes on after `version`."""
+
+    flow: str
+    engine: str
+    plan: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A batch is done."""
+
+    observation: Observation
+
+
+@dataclass(frozen=True)
+class Reconfiguration:
+    """A plan is in force.
+
+    Attributes:
+        at_s: Seconds since the start of the run.
+        batch: The first batch under it.
+        pause_ms: How long tuples stood still for it.
+        moved: What changed, in words.
+        loaded_bytes: Bytes of state that new owners had to load.
+        before: The plan before, as JSON.
+        after: The plan in force, as JSON.
+    """
+
+    at_s: float
+    batch: int
+    pause_ms: float
+    moved: tuple[str, ...]
+    loaded_bytes: int
+    before: str = field(repr=False)
+    after: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """A run is over: all sources have ended, or it was stopped."""
+
+    at_s: float
+    rows_in: int
+    rows_out: int
+    ended: bool
+
+
+Event = RunStarted | Observed | Reconfiguration | RunEnded
+Listener = Any
+"""A function of one event."""
