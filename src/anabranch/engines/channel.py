@@ -6,10 +6,10 @@ scheduler) and in what carries jumbo tuples between channels.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pickle import PicklingError
-from typing import Any
+from typing import Any, TypeVar
 
 from anabranch.errors import StateError
 from anabranch.flow import Flow
@@ -18,9 +18,15 @@ from anabranch.plan.bucket_map import owned
 from anabranch.plan.plan import RegionPlan
 from anabranch.plan.regions import Region, RegionKind
 from anabranch.state.positions import Jumbo, Root
+from anabranch.state.store import Store
+
+Told = TypeVar("Told")
 
 Snapshot = dict[str, list[bytes]]
 """By step, the snapshot of each of its stores."""
+
+Changes = dict[str, list[bytes | None]]
+"""By step, what changed in each of its stores; None where nothing did."""
 
 
 class Channel:
@@ -72,10 +78,44 @@ class Channel:
 
     def snapshot(self) -> Snapshot:
         """State of every operator, as bytes."""
-        saved: Snapshot = {}
+        return self._told(lambda store: store.snapshot())
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Take from a snapshot of any channel of this region what belongs to this one."""
+        for name, parts in snapshot.items():
+            for store, part in zip(self.kernels[name].stores, parts, strict=True):
+                store.restore(part, self.buckets)
+
+    def track(self) -> None:
+        """Remember changes from now on; what is held counts as saved."""
+        for store in self._stores():
+            store.track()
+
+    def changes(self) -> Changes:
+        """What changed in every operator since `track` or the last `saved`, as bytes."""
+        return self._told(lambda store: store.changes())
+
+    def saved(self) -> None:
+        """What `changes` or `snapshot` told is safe."""
+        for store in self._stores():
+            store.saved()
+
+    def replay(self, changes: Changes) -> None:
+        """Take from the changes of any channel of this region what belongs to this one."""
+        for name, parts in changes.items():
+            for store, part in zip(self.kernels[name].stores, parts, strict=True):
+                if part is not None:
+                    store.replay(part, self.buckets)
+
+    def _stores(self) -> Iterator[Store]:
+        return (store for kernel in self.kernels.values() for store in kernel.stores)
+
+    def _told(self, tell: Callable[[Store], Told]) -> dict[str, list[Told]]:
+        """What each store tells; what cannot be written is blamed on its step."""
+        told: dict[str, list[Told]] = {}
         for name, kernel in self.kernels.items():
             try:
-                saved[name] = [store.snapshot() for store in kernel.stores]
+                told[name] = [tell(store) for store in kernel.stores]
             except (PicklingError, TypeError, AttributeError) as error:
                 raise StateError(
                     name,
@@ -83,13 +123,7 @@ class Channel:
                     f"{type(error).__name__}: {error}",
                     "keep plain values in ctx.state, not open files, locks or local functions",
                 ) from error
-        return saved
-
-    def restore(self, snapshot: Snapshot) -> None:
-        """Take from a snapshot of any channel of this region what belongs to this one."""
-        for name, parts in snapshot.items():
-            for store, part in zip(self.kernels[name].stores, parts, strict=True):
-                store.restore(part, self.buckets)
+        return told
 
 
 def owned_buckets(region: Region, plan: RegionPlan, replica: int) -> tuple[int, ...]:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from anabranch.events import Observation, Reconfiguration
+from anabranch.events import Event, Reconfiguration
 from anabranch.plan.plan import Plan
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may say about a run, beside flow and plan; see `run.start`."""
+
+    checkpoint: str | os.PathLike[str] | None = None
+    rows: int | None = None
+    master: str | None = None
+    session: Any = None
+    conf: Mapping[str, str] = field(default_factory=dict)
 
 
 class Engine(Protocol):
@@ -32,17 +46,25 @@ class Engine(Protocol):
     def plan(self) -> Plan:
         """The plan in force."""
 
-    def start(self) -> None:
-        """Begin, or go on from the checkpoint."""
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Tuples read and written so far by this run."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it has worked, up to its end."""
+
+    def start(self, tell: Callable[[Event], None]) -> None:
+        """Begin, or go on from the checkpoint; `tell` hears every event."""
 
     def apply(self, plan: Plan) -> None:
         """Wish for another plan."""
 
-    def observe(self) -> Observation | None:
-        """The newest observation; None before the first."""
-
     def reconfigurations(self) -> list[Reconfiguration]:
         """The plan changes so far."""
+
+    def latency_ms(self, share: float) -> float:
+        """The latency that a share of the tuples did not exceed."""
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; whether it came. Raises what ended the run, if that was an error."""

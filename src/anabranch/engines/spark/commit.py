@@ -9,8 +9,7 @@ from anabranch.engines.checkpoint import bucket_ranges
 from anabranch.engines.checkpoint.chain import StateFile, chain
 from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.engines.spark.intake import Intake
-from anabranch.engines.spark.job import Outcome
-from anabranch.engines.spark.program import Batch
+from anabranch.engines.spark.program import Batch, Outcome
 from anabranch.engines.spark.sinks import Sinks
 
 
@@ -20,7 +19,6 @@ def next_manifest(
     outcome: Outcome,
     intake: Intake,
     sinks: Sinks,
-    token: str,
 ) -> Manifest:
     """What this batch did, on top of what was before; the intake has taken it in already."""
     reports = outcome.reports
@@ -28,7 +26,7 @@ def next_manifest(
     files = [_state_file(batch.version, told) for told in saved if told["file"] is not None]
     return Manifest(
         version=batch.version,
-        token=token,
+        token=batch.token,
         plan=batch.plan.to_json(),
         offsets=intake.offsets(),
         state=chain(() if last is None else last.state, files),

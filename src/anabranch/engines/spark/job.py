@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -15,11 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.engines.spark import wire
 from anabranch.engines.spark.layout import Layout
-from anabranch.engines.spark.program import Batch
+from anabranch.engines.spark.program import Batch, Outcome
 from anabranch.engines.spark.task import run_task
 from anabranch.errors import EngineError
-
-Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 CONF = {
     # A row is a jumbo tuple of up to 64 MB: a few of them fill a batch on its way to Python.
@@ -31,19 +28,6 @@ CONF = {
 }
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What the tasks of a job have told.
-
-    Attributes:
-        reports: One per task.
-        rows: Rows for sinks that the driver writes, in order.
-    """
-
-    reports: list[dict[str, Any]]
-    rows: list[tuple[str, pa.RecordBatch]]
-
-
 class RemoteTraceback(Exception):
     """The traceback of an error in a worker, as text."""
 
@@ -51,9 +35,9 @@ class RemoteTraceback(Exception):
 def run_job(
     spark: SparkSession,
     program: Broadcast[bytes],
+    pushed: DataFrame | None,
     layout: Layout,
     batch: Batch,
-    pushed: DataFrame | None,
 ) -> Outcome:
     """Run a micro-batch; one action, so that nothing runs twice."""
     packed = pickle.dumps(batch, protocol=5)
@@ -77,13 +61,14 @@ def run_job(
             _essence(str(error)),
             "see the log of the executors; what was committed is kept, start again to go on",
         ) from error
-    return _outcome(table)
+    return outcome_of(table.to_batches())
 
 
-def _outcome(table: pa.Table) -> Outcome:
+def outcome_of(batches: Iterable[pa.RecordBatch]) -> Outcome:
+    """What the rows at the end of a job say; raises the error of a task."""
     reports: list[dict[str, Any]] = []
     rows: list[tuple[str, pa.RecordBatch]] = []
-    for batch in table.to_batches():
+    for batch in batches:
         for row in wire.rows_of(batch):
             if row.kind == wire.FAILURE:
                 error, trace = pickle.loads(row.payload)

@@ -6,10 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.engines.spark.batches import Done
 from anabranch.engines.spark.layout import Layout
 from anabranch.events import (
     BatchTimes,
+    Observation,
     PipelineMetrics,
+    Reconfiguration,
     RegionMetrics,
     SourceMetrics,
     StepMetrics,
@@ -17,6 +20,46 @@ from anabranch.events import (
 from anabranch.plan.plan import Plan
 
 Report = dict[str, Any]
+
+
+def observation_of(
+    at_s: float,
+    version: int,
+    done: Done,
+    layout: Layout,
+    backlog: dict[str, int | None],
+    latency_ms: tuple[float, float],
+) -> Observation:
+    """What was seen of one batch."""
+    reports, plan, total_s = done.outcome.reports, done.plan, done.seconds
+    steps = step_metrics(reports, done.manifest.counters)
+    return Observation(
+        at_s,
+        version,
+        sum(done.read.values()),
+        sum(sink["rows"] for report in reports for sink in report["sinks"]),
+        batch_times(layout, reports, total_s),
+        *latency_ms,
+        steps,
+        pipeline_metrics(plan, steps, reports, total_s),
+        region_metrics(plan, steps, reports, total_s),
+        source_metrics(done.read, backlog, total_s),
+    )
+
+
+def reconfiguration_of(at_s: float, version: int, done: Done) -> Reconfiguration:
+    """The change to a batch's plan; tuples stood still while its slowest task loaded state."""
+    reports = done.outcome.reports
+    loading = max((r["seconds"].get("load", 0.0) for r in reports), default=0.0)
+    return Reconfiguration(
+        at_s,
+        version,
+        loading * 1000,
+        tuple(done.before.diff(done.plan)),
+        sum(r["bytes"].get("state loaded", 0) for r in reports),
+        done.before.to_json(),
+        done.plan.to_json(),
+    )
 
 
 def step_metrics(

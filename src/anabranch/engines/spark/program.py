@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
 from pyspark import cloudpickle
 
 from anabranch.engines.checkpoint.chain import StateFile
@@ -108,7 +109,6 @@ class Batch:
         slices: By source and reader, what to read.
         cursors: By source, where it stood before.
         over: Sources that have ended, or end with this batch whatever they read.
-        given: By source, rows that the driver has read, as Arrow IPC.
         state: By region.
     """
 
@@ -118,5 +118,17 @@ class Batch:
     slices: dict[str, list[list[Slice]]]
     cursors: dict[str, Cursor]
     over: frozenset[str] = frozenset()
-    given: dict[str, bytes] = field(default_factory=dict)
     state: dict[str, RegionState] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the tasks of a job have told.
+
+    Attributes:
+        reports: One per task.
+        rows: Rows for sinks that the driver writes, in order.
+    """
+
+    reports: list[dict[str, Any]]
+    rows: list[tuple[str, pa.RecordBatch]]

@@ -60,7 +60,7 @@ def write_sink(
 class Sinks:
     """All sinks of a flow, on the driver."""
 
-    def __init__(self, program: Program, spark: SparkSession) -> None:
+    def __init__(self, program: Program, spark: SparkSession | None) -> None:
         """Touch nothing yet."""
         self._program, self._spark = program, spark
         self._names = program.flow.names(Role.SINK)
@@ -123,4 +123,5 @@ class Sinks:
         paths = [os.path.join(folder, file) for file in files]
         if not all(map(os.path.exists, paths)):
             raise SinkError(name, f"the rows of batch {version} in {folder}", "none", "restore it")
-        sink.deliver(self._spark.read.parquet(*paths), version)
+        if self._spark is not None:
+            sink.deliver(self._spark.read.parquet(*paths), version)

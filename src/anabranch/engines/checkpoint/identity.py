@@ -1,0 +1,151 @@
+"""Identity: which flow a checkpoint belongs to, so that no other goes on from its state.
+
+A flow is described by what its state depends on: name, buckets, order, and of each step its kind,
+key, wiring, columns and settings. Not seen is what only running shows: the body of an author's
+function. A changed lambda goes on with the state that the earlier one left.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.engines.checkpoint.sealed import seal, unseal
+from anabranch.engines.checkpoint.settings import settings_of
+from anabranch.engines.checkpoint.storage import PENDING, Storage
+from anabranch.errors import StateError
+from anabranch.flow import Flow
+from anabranch.graph import Role, Step, StreamType
+from anabranch.operators.base import KernelContext
+
+IDENTITY = "anabranch.json"
+FORMAT = 1
+REMEDY = "go on with the earlier flow, or start afresh in a new checkpoint directory"
+
+
+def describe(flow: Flow) -> dict[str, Any]:
+    """All that a flow's state depends on, as JSON; steps in the order that ranks them."""
+    contexts = flow.contexts()
+    steps = [_described(flow.graph.steps[name], context) for name, context in contexts.items()]
+    return {
+        "format": FORMAT,
+        "flow": flow.name,
+        "buckets": flow.buckets,
+        "order": flow.order.value,
+        "steps": steps,
+    }
+
+
+def require_same(stored: dict[str, Any], flow: Flow) -> None:
+    """Raise StateError with the first difference between a stored description and a flow."""
+    now = describe(flow)
+    if stored.get("format") != FORMAT:
+        raise _differs(
+            flow.name,
+            f"a checkpoint of format {FORMAT}",
+            f"format {stored.get('format')}",
+            "go on with the version of Anabranch that wrote it, or start afresh in a new "
+            "checkpoint directory",
+        )
+    if stored["flow"] != flow.name:
+        raise _differs(flow.name, f"flow {stored['flow']!r}, which owns it", f"flow {flow.name!r}")
+    if stored["buckets"] != flow.buckets:
+        raise _differs(
+            flow.name,
+            f"{stored['buckets']} buckets "
+            "(the number of buckets is fixed when the flow first starts)",
+            f"{flow.buckets} buckets",
+        )
+    if stored["order"] != now["order"]:
+        raise _differs(flow.name, f"order {stored['order']!r}", f"order {now['order']!r}")
+    _require_same_steps(flow.name, stored["steps"], now["steps"])
+
+
+def claim(storage: Storage, flow: Flow) -> None:
+    """Make an empty directory this flow's, or check that it is; raises StateError if it is not."""
+    data = storage.read(IDENTITY)
+    if data is None:
+        foreign = sorted(n for n in storage.entries("") if not n.startswith(PENDING))
+        if foreign:
+            raise StateError(
+                f"checkpoint {storage.location}",
+                f"an empty directory, or one with {IDENTITY}",
+                f"{len(foreign)} entries such as {foreign[0]!r}, which are not ours",
+                "give a directory of its own to the checkpoint",
+            )
+        storage.make("")
+        if storage.create(IDENTITY, seal(describe(flow))):
+            return
+        data = storage.read(IDENTITY) or b""  # another run was faster
+    require_same(unseal(data, storage.named(IDENTITY)), flow)
+
+
+def _described(step: Step, context: KernelContext) -> dict[str, Any]:
+    operates = step.role is Role.OPERATOR
+    body = step.body if operates else getattr(step.body, step.role.value)
+    state = getattr(body, "state", None) if operates else None
+    return {
+        "name": step.name,
+        "role": step.role.value,
+        "kind": type(body).__name__,
+        "state": state.value if state else None,
+        "key": list(body.key) if operates else [],
+        "own buckets": body.own_buckets if operates else None,
+        "inputs": [f"{i.step}.{i.port}" for i in step.inputs if i is not None],
+        # Where a source reads and a sink writes may move; what operators remember may not.
+        "settings": settings_of(body) if operates else {},
+        "input columns": [_columns(kind) for kind in context.inputs],
+        "output columns": [_columns(kind) for kind in context.outputs],
+        "time": [None if kind.time is None else str(kind.time) for kind in context.outputs],
+    }
+
+
+def _columns(kind: StreamType) -> str:
+    replaced = "" if kind.changelog is None else f" replaced by {', '.join(kind.changelog)}"
+    return ", ".join(map(_column, kind.schema)) + replaced
+
+
+def _column(field: pa.Field) -> str:
+    return f"{field.name}: {field.type}" + ("" if field.nullable else " not null")
+
+
+def _require_same_steps(flow: str, then: list[Any], now: list[Any]) -> None:
+    earlier = {step["name"]: step for step in then}
+    present = {step["name"]: step for step in now}
+    for name in earlier:
+        if name not in present:
+            raise _differs(name, f"the step {name!r}, which has state there", "no such step")
+    for name in present:
+        if name not in earlier:
+            raise _differs(name, f"the steps {list(earlier)}", f"a new step {name!r}")
+    for name, step in present.items():
+        _require_same_step(name, earlier[name], step)
+    if list(earlier) != list(present):
+        raise _differs(flow, f"the steps in the order {list(earlier)}", f"{list(present)}")
+
+
+def _require_same_step(name: str, then: dict[str, Any], now: dict[str, Any]) -> None:
+    # In the order of a description: what a step is comes before what follows from that.
+    for what, value in now.items():
+        if what == "settings":
+            _require_same_settings(name, then[what], value)
+        elif then[what] != value:
+            raise _differs(name, f"{what} {_shown(then[what])}", f"{what} {_shown(value)}")
+
+
+def _require_same_settings(name: str, then: dict[str, str], now: dict[str, str]) -> None:
+    # A setting that one side does not know came or went with another version of the operator.
+    for what in sorted(then.keys() & now.keys()):
+        if then[what] != now[what]:
+            raise _differs(name, f"{what} = {then[what]}", f"{what} = {now[what]}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return f"({'; '.join(map(_shown, value))})"
+    return "none" if value is None else str(value)
+
+
+def _differs(step: str, then: str, now: str, remedy: str = REMEDY) -> StateError:
+    return StateError(step, f"what the checkpoint was made with: {then}", now, remedy)

@@ -1,0 +1,107 @@
+"""State files: what one task leaves of its region's state, one Arrow stream of sections."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.engines.checkpoint.chain import StateFile
+from anabranch.engines.checkpoint.storage import PENDING, Storage
+from anabranch.errors import StateError
+
+FOLDER = "state"
+LONGEST_REGION = 80
+SECTION = pa.schema([("step", pa.string()), ("store", pa.int32()), ("payload", pa.large_binary())])
+
+Section = tuple[str, int]
+
+
+def state_name(version: int, region: str, replica: int, token: str, attempt: int | str) -> str:
+    """A name that no other attempt uses, and that tells its version.
+
+    Example:
+        >>> state_name(12, "top/10", 0, "7-1f3a", 3)
+        '000000000012-top%2F10-0-7-1f3a-3'
+    """
+    text = quote(region, safe="")
+    if len(text) > LONGEST_REGION:  # file names have at most 255 bytes
+        text = text[: LONGEST_REGION - 17] + "~" + sha256(region.encode()).hexdigest()[:16]
+    return f"{version:012d}-{text}-{replica}-{token}-{quote(str(attempt), safe='')}"
+
+
+def version_of(name: str) -> int | None:
+    """The version in the name of a state file, finished or pending; None for foreign files."""
+    if name.startswith(PENDING):
+        name = name.removeprefix(PENDING).partition("-")[2]
+    number = name.partition("-")[0]
+    return int(number) if len(number) >= 12 and number.isdecimal() else None
+
+
+def write_state(
+    storage: Storage, name: str, sections: Mapping[Section, Any], *, durable: bool = False
+) -> tuple[int, int]:
+    """Write a state file; gives its size and checksum, which its manifest must know.
+
+    Args:
+        storage: The checkpoint.
+        name: From `state_name`.
+        sections: By step and number of the store: its bytes, None when there is nothing to say.
+        durable: Whether it must outlive a power failure, on a local disk. Otherwise such a failure
+            can damage it, which is noticed, and the run goes on from an earlier version by hand.
+    """
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SECTION) as writer:
+        for (step, store), payload in sections.items():
+            if payload is not None:
+                writer.write_batch(_batch(step, store, payload))
+    data = sink.getvalue()
+    storage.write(f"{FOLDER}/{name}", data, durable=durable)
+    return data.size, zlib.crc32(data)
+
+
+def read_state(storage: Storage, file: StateFile) -> dict[Section, bytes]:
+    """The sections of a state file; raises StateError when it is not what was written."""
+    data = checked(storage, file)
+    batches = pa.ipc.open_stream(pa.py_buffer(data))
+    return {
+        (row["step"], row["store"]): row["payload"]
+        for batch in batches
+        for row in batch.to_pylist()
+    }
+
+
+def checked(storage: Storage, file: StateFile) -> bytes:
+    """The bytes of a state file, if they have the right size and checksum."""
+    data = storage.read(f"{FOLDER}/{file.name}")
+    if data is None:
+        raise _damaged(storage, file, "no such file")
+    if len(data) != file.size:
+        raise _damaged(storage, file, f"{len(data)} bytes")
+    if (crc := zlib.crc32(data)) != file.crc:
+        raise _damaged(storage, file, f"checksum {crc:08x}")
+    return data
+
+
+def _batch(step: str, store: int, payload: Any) -> pa.RecordBatch:
+    """One section as one row around its bytes, which are not copied."""
+    body = pa.py_buffer(payload)
+    ends = pa.py_buffer(np.array([0, body.size], dtype=np.int64))
+    value = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, body])
+    columns = [pa.array([step], pa.string()), pa.array([store], pa.int32()), value]
+    return pa.RecordBatch.from_arrays(columns, schema=SECTION)
+
+
+def _damaged(storage: Storage, file: StateFile, found: str) -> StateError:
+    return StateError(
+        f"checkpoint file {storage.named(f'{FOLDER}/{file.name}')}",
+        f"the state of region {file.region!r} after version {file.version} "
+        f"({file.size} bytes, checksum {file.crc:08x})",
+        found,
+        "put the file back from a copy, or go on from an earlier version",
+    )

@@ -1,0 +1,132 @@
+"""What users hold of a run: a handle in the manner of PySpark's StreamingQuery, and a result."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anabranch.engines.engine import Engine
+from anabranch.events import Event, Observation, Observed, Reconfiguration, RunEnded
+from anabranch.plan.plan import Plan
+
+RECENT = 100
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a run.
+
+    Attributes:
+        flow: Name of the flow.
+        engine: What ran it.
+        rows_in: Tuples read.
+        rows_out: Tuples written.
+        seconds: From the first batch to the end.
+        latency_p50_ms: From reading a tuple to its result being visible, half of the tuples.
+        latency_p99_ms: The same, all but one in a hundred.
+        reconfigurations: The plan changes on the way.
+        plan: The plan at the end.
+        ended: Whether all sources had come to their end.
+    """
+
+    flow: str
+    engine: str
+    rows_in: int
+    rows_out: int
+    seconds: float
+    latency_p50_ms: float
+    latency_p99_ms: float
+    reconfigurations: tuple[Reconfiguration, ...]
+    plan: Plan
+    ended: bool
+
+    @property
+    def rate_per_s(self) -> float:
+        """Tuples read per second."""
+        return self.rows_in / self.seconds if self.seconds else 0.0
+
+
+class Run:
+    """A flow that runs; feels like PySpark's StreamingQuery."""
+
+    def __init__(self, name: str, engine: Engine, tell: Callable[[Event], None]) -> None:
+        """Hold an engine that is about to start; `tell` hears every event."""
+        self.name = name
+        self._engine, self._tell = engine, tell
+        self._recent: deque[Observation] = deque(maxlen=RECENT)
+        self._end: RunEnded | None = None
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the engine, and pass it on."""
+        if isinstance(event, Observed):
+            self._recent.append(event.observation)
+        elif isinstance(event, RunEnded):
+            self._end = event
+        self._tell(event)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it still runs."""
+        return self._end is None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force."""
+        return self._engine.plan
+
+    @property
+    def last_progress(self) -> Observation | None:
+        """The newest observation."""
+        return self._recent[-1] if self._recent else None
+
+    @property
+    def recent_progress(self) -> list[Observation]:
+        """The newest observations, oldest first."""
+        return list(self._recent)
+
+    @property
+    def reconfigurations(self) -> list[Reconfiguration]:
+        """The plan changes so far."""
+        return self._engine.reconfigurations()
+
+    def apply(self, plan: Plan) -> None:
+        """Wish for another plan; it is in force at the next exact position."""
+        self._engine.apply(plan)
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; whether it came. Raises what ended the run, if that was an error."""
+        return self._engine.wait(timeout_s)
+
+    def stop(self) -> None:
+        """Stop; what was committed stays, and nothing fires."""
+        self._engine.stop()
+
+    def process_all_available(self, timeout_s: float = 60.0) -> None:
+        """Wait until the sources have nothing more, or the run is over."""
+        until = time.monotonic() + timeout_s
+        seen = self.last_progress.batch if self.last_progress else -1
+        while self.is_active and time.monotonic() < until:
+            now = self.last_progress
+            if now is not None and now.batch > seen and now.rows_in == 0:
+                return
+            self.await_termination(0.02)
+
+    def result(self) -> Result:
+        """What came of it so far."""
+        ended = self._end
+        engine = self._engine
+        rows_in, rows_out = engine.rows
+        return Result(
+            self.name,
+            engine.name,
+            rows_in,
+            rows_out,
+            engine.seconds,
+            engine.latency_ms(0.5),
+            engine.latency_ms(0.99),
+            tuple(engine.reconfigurations()),
+            engine.plan,
+            bool(ended and ended.ended),
+        )

@@ -1,0 +1,139 @@
+"""Micro-batches, one after another: what makes them exactly once.
+
+Batch n: log the plan and what is read → one job, whose tasks write state and sink files under
+names of their own → the manifest says which of them count → they become visible. A batch that has
+a log is run as the log says; one that has its manifest already is only made visible again. Who runs
+the job is a parameter: Spark, or a test.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from anabranch.engines.checkpoint.checkpoint import Checkpoint
+from anabranch.engines.checkpoint.manifest import BatchLog, Manifest
+from anabranch.engines.spark.commit import next_manifest
+from anabranch.engines.spark.intake import Intake, Share, shares_from_json, shares_to_json
+from anabranch.engines.spark.keeper import sweep
+from anabranch.engines.spark.layout import Layout
+from anabranch.engines.spark.program import Batch, Outcome, Program, RegionState
+from anabranch.engines.spark.sinks import Sinks
+from anabranch.plan.plan import Plan
+
+CLEAN_EVERY = 8
+
+Job = Callable[[Layout, Batch], Outcome]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A micro-batch that has happened.
+
+    Attributes:
+        plan: What it ran under.
+        before: What the batch before it ran under.
+        outcome: What its tasks told.
+        read: Tuples by source.
+        manifest: What it committed.
+        seconds: From the decision what to read to the results being visible.
+        began: When that was, on the monotonic clock.
+    """
+
+    plan: Plan
+    before: Plan
+    outcome: Outcome
+    read: dict[str, int]
+    manifest: Manifest
+    seconds: float
+    began: float
+
+
+class Batches:
+    """The batches of one run, on the driver.
+
+    Args:
+        program: The flow.
+        checkpoint: Where logs, manifests and state are.
+        sinks: Where results go.
+        limit_rows: Read no more of each source than this.
+    """
+
+    def __init__(
+        self, program: Program, checkpoint: Checkpoint, sinks: Sinks, limit_rows: int | None
+    ) -> None:
+        self._program, self._checkpoint, self._sinks = program, checkpoint, sinks
+        self.intake = Intake(program, limit_rows)
+        last = checkpoint.last
+        if last is not None:
+            self.intake.restore(last.offsets)
+        sinks.open(last)
+
+    @property
+    def over(self) -> bool:
+        """Whether the end of all sources has been worked on."""
+        last = self._checkpoint.last
+        return last is not None and last.ended
+
+    def happened(self, version: int) -> bool:
+        """Whether a batch has its manifest."""
+        return self._checkpoint.manifest(version) is not None
+
+    def next(
+        self, version: int, wish: Plan, before: Plan, elapsed_s: float, job: Job
+    ) -> Done | None:
+        """Run a batch, or make it visible if it has happened; None when there is nothing to do."""
+        happened = self._checkpoint.manifest(version)
+        if happened is not None:
+            self._sinks.commit(happened)
+            return None
+        began = time.monotonic()
+        log = self._checkpoint.log(version)
+        if log is not None:
+            plan, shares = Plan.from_json(log.plan), shares_from_json(log.intake)
+        else:
+            decided = self.intake.decide(wish, elapsed_s)
+            if decided is None:
+                return None
+            plan, shares = wish, decided
+            content = shares_to_json(shares)
+            self._checkpoint.write_log(
+                BatchLog(version, self._checkpoint.token, plan.to_json(), content)
+            )
+        last = self._checkpoint.last
+        batch = self._described(version, plan, shares, last)
+        outcome = job(self._program.layout(plan), batch)
+        read = self.intake.advance(shares, outcome.reports)
+        manifest = next_manifest(last, batch, outcome, self.intake, self._sinks)
+        self._sinks.write(outcome.rows)
+        self._checkpoint.publish(manifest)
+        self._sinks.commit(manifest)
+        seconds = time.monotonic() - began
+        self._clean(manifest)
+        return Done(plan, before, outcome, read, manifest, seconds, began)
+
+    def _described(
+        self, version: int, plan: Plan, shares: dict[str, Share], last: Manifest | None
+    ) -> Batch:
+        state = {}
+        if last is not None:
+            for region in self._program.regions:
+                files = tuple(f for f in last.state if f.region == region)
+                state[region] = RegionState(tuple(last.latest.get(region, ())), files)
+        return Batch(
+            version,
+            self._checkpoint.token,
+            plan,
+            {name: share.slices for name, share in shares.items()},
+            self.intake.cursors(),
+            frozenset(name for name, share in shares.items() if share.over),
+            state,
+        )
+
+    def _clean(self, manifest: Manifest) -> None:
+        """Remove what nobody will ask for any more."""
+        if manifest.version % CLEAN_EVERY == 0:
+            self._checkpoint.clean()
+        names = [name for replicas in manifest.latest.values() for name, _ in replicas]
+        sweep(self._program.lot, names)

@@ -1,0 +1,91 @@
+"""Run a flow: validate → plan → start → observe → decide → apply. The page to read first.
+
+`run` waits for the end and says what came of it; `start` gives a handle at once. What a flow means
+is in `flow.py`, how it may run in `plan/`, who runs it in `engines/`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from anabranch.engines.engine import Engine, Options
+from anabranch.engines.handle import Result, Run
+from anabranch.errors import BuildError, UnknownNameError
+from anabranch.events import Event
+from anabranch.flow import Flow
+from anabranch.plan.plan import Plan
+
+ENGINES = ("spark",)
+
+
+def start(
+    flow: Flow,
+    *,
+    engine: str = "spark",
+    plan: Plan | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    rows: int | None = None,
+    master: str | None = None,
+    session: Any = None,
+    conf: Mapping[str, str] | None = None,
+    listener: Callable[[Event], None] | None = None,
+) -> Run:
+    """Start a flow and give a handle of the run.
+
+    Args:
+        flow: The application.
+        engine: What runs it.
+        plan: How to begin; chosen by the engine when left out.
+        checkpoint: Where progress and state are kept, so that a later start goes on from there;
+            forgotten with the run when left out.
+        rows: Read no more of each source than this; the stream ends there.
+        master: Spark's master URL; embedded Spark when left out and nothing else is set.
+        session: A SparkSession to use instead of starting one.
+        conf: Settings of a session that is started.
+        listener: Called with every event, from the engine's thread.
+    """
+    # Validate: whatever can be said without running is said now.
+    flow.resolve()
+    if plan is not None:
+        plan.validate(flow)
+    if rows is not None and rows < 0:
+        raise BuildError(flow.name, "rows of 0 or more", str(rows), "leave it out for no limit")
+
+    # Plan and start: an engine that is given no plan chooses one for the machine it finds.
+    options = Options(checkpoint, rows, master, session, conf or {})
+    runner = engine_of(engine, flow, plan, options)
+
+    # Observe: every batch is an event; whoever listens may wish for another plan.
+    handle = Run(flow.name, runner, listener or (lambda event: None))
+    runner.start(handle.hear)
+    return handle
+
+
+def run(flow: Flow, *, seconds: float | None = None, **options: Any) -> Result:
+    """Run a flow to its end, or for some seconds; the other options are those of `start`.
+
+    Example:
+        ```python
+        result = ab.run(flow, checkpoint="checkpoint/")
+        print(f"{result.rate_per_s:,.0f} rows a second")
+        ```
+    """
+    handle = start(flow, **options)
+    try:
+        handle.await_termination(seconds)
+    finally:
+        handle.stop()
+    return handle.result()
+
+
+def engine_of(name: str, flow: Flow, plan: Plan | None, options: Options) -> Engine:
+    """The engine of a name; imported when it is asked for, so that others need not be there."""
+    if name == "spark":
+        from anabranch.engines.spark.engine import SparkEngine
+
+        return SparkEngine(flow, plan, options)
+    raise UnknownNameError(
+        name, f"an engine among {list(ENGINES)}", repr(name), "choose one of those"
+    )
