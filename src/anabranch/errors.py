@@ -64,6 +64,10 @@ class StateError(AnabranchError):
     """State is not what its owner left: wrong bucket, damaged snapshot."""
 
 
+class EngineError(AnabranchError):
+    """An engine cannot run here: a runtime is missing, too old, or set up in another way."""
+
+
 class UnknownNameError(AnabranchError):
     """A name given by the user (an application, an engine, a step) is not one we know."""
 

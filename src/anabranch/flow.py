@@ -40,7 +40,8 @@ class SourceBody:
 
     def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """What the source reads, ordered by number."""
-        _require(step, self.source, "a source", ("schema", "bounded", "order", "parts", "read"))
+        owed = ("schema", "bounded", "order", "parts", "read", "due_rows")
+        _require(step, self.source, "a source", owed)
         if self.source.order is None and self.order is Order.TOTAL:
             raise BuildError(
                 step,

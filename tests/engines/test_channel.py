@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from anabranch.engines.channel import Channel, hand_over, owned_buckets
 from anabranch.engines.routing import Router
+from anabranch.errors import StateError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.operators.shared import shared
@@ -151,6 +153,48 @@ def test_snapshots_of_all_replicas_restore_any_other_number_of_them():
             channel.restore(each.snapshot())
     made = new.run(ROWS, len(ROWS))
     assert sorted(row["n"] for row in made) == counts_after(ROWS, ROWS)
+
+
+def test_changes_of_all_replicas_bring_any_other_number_of_them_up_to_date():
+    flow = flow_of(counted)
+    plan = Plan.sequential(flow)
+    old, new = (Replicas(flow, plan.with_replicas("step", n)) for n in (3, 2))
+    old.run(ROWS)
+    snapshots = [channel.snapshot() for channel in old.channels]
+    written = []
+    for channel in old.channels:
+        channel.track()
+    for number in (1, 2):
+        old.run(ROWS[:5], number * len(ROWS))
+        written += [channel.changes() for channel in old.channels]
+        for channel in old.channels:
+            channel.saved()
+    for channel in new.channels:
+        for snapshot in snapshots:
+            channel.restore(snapshot)
+        for changes in written:
+            channel.replay(changes)
+        channel.track()
+        assert channel.changes() == {"all": [], "step": [None]}
+    made = new.run(ROWS, 3 * len(ROWS))
+    assert sorted(row["n"] for row in made) == counts_after(ROWS, ROWS[:5], ROWS[:5], ROWS)
+
+
+@partitioned(key="k", out="k: int64, n: int64")
+def hoarding(ctx):
+    for _ in ctx.tuples():
+        ctx.state["function"] = lambda: None
+
+
+@pytest.mark.parametrize("way", ["snapshot", "changes"])
+def test_state_that_cannot_be_written_is_blamed_on_its_step(way):
+    flow = flow_of(hoarding)
+    replicas = Replicas(flow, Plan.sequential(flow))
+    (channel,) = replicas.channels
+    channel.track()
+    replicas.run(ROWS)
+    with pytest.raises(StateError, match=r"step.*local functions"):
+        getattr(channel, way)()
 
 
 def test_a_tap_sees_every_step_with_what_went_in_and_came_out():

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from anabranch.flow import Flow, Stream
 from anabranch.graph import StateKind
 from anabranch.io import collect, memory
+from anabranch.io.source import Extent
 from anabranch.operators.schedule import Schedule
 from anabranch.plan.plan import Plan
 from anabranch.testing.random_plans import random_plan
@@ -83,6 +84,12 @@ class Parted:
 
     def read(self, part: str, start: int, rows: int) -> Any:
         return self._parts[part].read("memory", start, rows)
+
+    def due_rows(self, elapsed_s: float) -> int | None:
+        return None
+
+    def extent(self, part: str) -> Extent:
+        return self._parts[part].extent("memory")
 
 
 @dataclass

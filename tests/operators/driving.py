@@ -11,6 +11,7 @@ from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator
 from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.positions import FIRST, Jumbo, Positions, Root, after, end, is_end
+from tests.operators.chains import Chain
 
 BUCKETS = 8
 RANK = 3
@@ -26,18 +27,20 @@ class Cut:
         row: The batch ends before this row.
         reach: Whether the frontier says that the next tuple's time has come.
         owners: Replica of each bucket from here on.
-        restart: Whether every kernel is rebuilt from a snapshot here.
+        restart: Whether every kernel is rebuilt from what was saved here.
+        snapshot: Whether what is saved here is a snapshot, else what changed since it was saved.
     """
 
     row: int
     reach: bool = False
     owners: tuple[int, ...] = (0,) * BUCKETS
     restart: bool = False
+    snapshot: bool = False
 
 
 def cuts(rows: int, most: int = 4) -> st.SearchStrategy[tuple[Cut, ...]]:
     owners = st.tuples(*[st.integers(0, 2)] * BUCKETS)
-    one = st.builds(Cut, st.integers(0, rows), st.booleans(), owners, st.booleans())
+    one = st.builds(Cut, st.integers(0, rows), st.booleans(), owners, st.booleans(), st.booleans())
     return st.lists(one, max_size=most).map(lambda c: tuple(sorted(c, key=lambda one: one.row)))
 
 
@@ -74,6 +77,7 @@ class Drive:
         buckets = self._buckets(jumbo)
         owners, frontier, start = np.zeros(BUCKETS, np.int64), Root(FIRST, 0, 0, 0), 0
         kernels = [self.kernel() for _ in range(3)]
+        chain = Chain(kernels)
         made: list[Made] = []
         last = int(jumbo.positions.columns[0].max(initial=0))
         for cut in (*(self._between_events(jumbo, c) for c in cuts), None):
@@ -87,7 +91,7 @@ class Drive:
                 self._check_timer(kernel, passed)
             start, frontier = stop, passed
             if cut is not None:
-                owners = self._reorganize(kernels, owners, cut)
+                owners = self._reorganize(kernels, owners, cut, chain)
         return sorted(made, key=lambda one: one[0])
 
     def _buckets(self, jumbo: Jumbo) -> Any:
@@ -135,8 +139,9 @@ class Drive:
         due = kernel.next_timer()
         assert due is None or (due > frontier.time and not is_end(frontier))
 
-    def _reorganize(self, kernels: list[Kernel], owners: Any, cut: Cut) -> Any:
+    def _reorganize(self, kernels: list[Kernel], owners: Any, cut: Cut, chain: Chain) -> Any:
         wanted = np.array(cut.owners)
+        chain.start_anew(kernels) if cut.snapshot else chain.tell(kernels)
         for source in range(len(kernels)):
             for target in range(len(kernels)):
                 moving = np.flatnonzero((owners == source) & (wanted == target)).tolist()
@@ -146,10 +151,9 @@ class Drive:
                     ):
                         new.absorb(old.release(moving))
         if cut.restart:
-            for number, kernel in enumerate(kernels):
+            for number in range(len(kernels)):
                 kernels[number] = self.kernel()
-                for old, new in zip(kernel.stores, kernels[number].stores, strict=True):
-                    new.restore(old.snapshot(), np.flatnonzero(wanted == number).tolist())
+                chain.load(kernels[number], np.flatnonzero(wanted == number).tolist())
         return wanted
 
 

@@ -11,6 +11,7 @@ from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Counters, KernelContext, Operator
 from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.positions import START, Jumbo, Positions, Root, end, is_end
+from tests.operators.chains import Chain
 
 BUCKETS = 4
 RANK = 3
@@ -20,7 +21,8 @@ RANK = 3
 class Way:
     """How to run: where to cut (in percent of the events), and what happens after each cut.
 
-    Each action is (kind, owners): kind "stay", "move" or "restart"; owners by bucket.
+    Each action is (kind, owners): kind "stay", "move", "restart" (from a snapshot) or "replay"
+    (from all changes since the last snapshot); owners by bucket.
     """
 
     cuts: tuple[float, ...] = ()
@@ -48,7 +50,7 @@ class Ran:
 
 def ways(max_cuts: int = 5) -> st.SearchStrategy[Way]:
     owners = st.tuples(*[st.integers(0, 2)] * BUCKETS)
-    action = st.tuples(st.sampled_from(["stay", "move", "restart"]), owners)
+    action = st.tuples(st.sampled_from(["stay", "move", "restart", "replay"]), owners)
     return st.builds(
         Way,
         st.lists(st.integers(0, 99), min_size=1, max_size=max_cuts).map(lambda c: tuple(sorted(c))),
@@ -95,6 +97,7 @@ def drive(
     frontiers = [roots[int(c * len(roots) / 100)] for c in way.cuts if roots]
     frontiers.append(end(roots[-1].time if roots else 0))
     kernels = [operator.kernel(context) for _ in range(3)]
+    chain = Chain(kernels)
     owners: tuple[int, ...] = (0,) * BUCKETS
     out: list[list[tuple[tuple[int, ...], dict[str, Any]]]] = [[] for _ in outputs]
     previous = START
@@ -107,11 +110,18 @@ def drive(
                     _check(operator, made, previous, outputs[port], depth)
                     rows = made.batch.to_pylist()
                     out[port] += zip(made.positions.rows(), rows, strict=True)
+        chain.tell(kernels)
         if index < len(way.actions) and not is_end(frontier):
             kind, wanted = way.actions[index]
-            if kind != "stay":
-                kernels = _rearrange(operator, context, kernels, owners, wanted, kind)
-                owners = wanted
+            if kind == "restart":
+                chain.start_anew(kernels)
+            if kind == "move":
+                _move(kernels, owners, wanted)
+            elif kind != "stay":
+                kernels = [operator.kernel(context) for _ in kernels]
+                for number, kernel in enumerate(kernels):
+                    chain.load(kernel, [b for b in range(BUCKETS) if wanted[b] == number])
+            owners = owners if kind == "stay" else wanted
         previous = frontier
     for made_rows in out:
         places = [p for p, _ in made_rows]
@@ -145,31 +155,13 @@ def _routed(
     return jumbo.take(np.flatnonzero(mine)) if mine.any() else None
 
 
-def _rearrange(
-    operator: Operator,
-    context: KernelContext,
-    kernels: list[Any],
-    owners: tuple[int, ...],
-    wanted: tuple[int, ...],
-    kind: str,
-) -> list[Any]:
-    if kind == "restart":
-        saved = [[store.snapshot() for store in kernel.stores] for kernel in kernels]
-        fresh = [operator.kernel(context) for _ in kernels]
-        for old, snapshots in enumerate(saved):
-            for new, kernel in enumerate(fresh):
-                moving = [b for b in range(BUCKETS) if owners[b] == old and wanted[b] == new]
-                if moving:
-                    for store, content in zip(kernel.stores, snapshots, strict=True):
-                        store.restore(content, moving)
-        return fresh
+def _move(kernels: list[Any], owners: tuple[int, ...], wanted: tuple[int, ...]) -> None:
     for old, giver in enumerate(kernels):
         for new, taker in enumerate(kernels):
             moving = [b for b in range(BUCKETS) if owners[b] == old and wanted[b] == new]
             if old != new and moving:
                 for mine, theirs in zip(giver.stores, taker.stores, strict=True):
                     theirs.absorb(mine.release(moving))
-    return kernels
 
 
 def _check(operator: Operator, made: Jumbo, previous: Root, kind: StreamType, depth: int) -> None:

@@ -181,7 +181,7 @@ class AggregationStore(TableStore):
     @property
     def moves(self) -> tuple[int, int]:
         """Changes whenever slots that were noted before may be wrong now."""
-        return self._arrivals, self.table.version
+        return self._arrivals, self.table.moved
 
     def keys_of(self, operator: Aggregation, batch: pa.RecordBatch) -> list[pa.Array]:
         """The operator's key columns of a batch, as the table wants them."""
@@ -203,10 +203,10 @@ class AggregationStore(TableStore):
         self._arrivals += 1
         super().absorb(handover)
 
-    def restore(self, snapshot: bytes, buckets: Collection[int]) -> None:
-        """Take from a snapshot the rows of the given buckets."""
+    def replay(self, changes: bytes, buckets: Collection[int]) -> None:
+        """Put and remove what changed in the given buckets; `restore` puts its rows so too."""
         self._arrivals += 1
-        super().restore(snapshot, buckets)
+        super().replay(changes, buckets)
 
 
 class AggregationKernel(Kernel):

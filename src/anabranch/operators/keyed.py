@@ -47,12 +47,15 @@ class KeyedState:
         self._slots, self.codes, self.fresh = found.slots, found.codes, found.fresh
         self.groups = len(self._slots)
         self._written: dict[str, npt.NDArray[Any]] = {}
+        self._lent = False  # whether objects were handed out, which may be changed in place
 
     def __getitem__(self, column: str) -> npt.NDArray[Any]:
         """One value per distinct key."""
         if column in self._written:
             return self._written[column]
-        return self._table.get(column, self._slots)
+        values = self._table.get(column, self._slots)
+        self._lent |= values.dtype.hasobject
+        return values
 
     def __setitem__(self, column: str, values: npt.NDArray[Any]) -> None:
         """Replace the values, one per distinct key; buffered until the operator returns."""
@@ -69,6 +72,8 @@ class KeyedState:
         """Let the writes reach the table."""
         for column, values in self._written.items():
             self._table.set(column, self._slots, values)
+        if self._lent:
+            self._table.touch(self._slots)
 
     def abandon(self) -> None:
         """Forget the writes and the keys that came only with this batch."""

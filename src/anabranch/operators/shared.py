@@ -84,7 +84,11 @@ class SharedKernel(Kernel):
         for number in self.context.owned:
             count = self._operator.own_buckets or 1
             bucket = Bucket(number, count, self._store.bucket(number))
+            before = list(bucket.state)
             self._run(jumbo, bucket, made)
+            # The function had the whole bucket in its hands and may have changed any value.
+            for key in (*before, *bucket.state):
+                self._store.touch(number, key)
         return [Jumbo.concat(made).in_order() if made else None]
 
     def _run(self, jumbo: Jumbo, bucket: Bucket, made: list[Jumbo]) -> None:

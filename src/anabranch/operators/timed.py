@@ -23,8 +23,6 @@ from anabranch.operators.times import duration, time_type, to_times
 from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Mark, Root, end, is_end
 from anabranch.state.store import ObjectStore
 
-MOST_RUNS = 32  # sorted batches held apart; more are merged, so that each step looks at few
-
 
 class Timed(Operator):
     """Order a stream by event time; late tuples go to the port `late`."""
@@ -73,15 +71,16 @@ class TimedKernel(Kernel):
         self._lateness = duration(operator.lateness, time, context.step) or 0
         self._store = ObjectStore()
         self.stores = (self._store,)
+        self._seen_arrivals = 0
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """Judge each new tuple, then release what is ready."""
+        self._drop_released()
         late: Jumbo | None = None
-        held: list[Jumbo] = self._memory.get("held", [])
         if inputs[0] is not None and (len(inputs[0]) or inputs[0].marks):
             kept, late = self._judge(inputs[0])
-            held = [*held, kept.in_order()]
-        ready, self._memory["held"] = _cut(held, self._ready(is_end(frontier)))
+            self._hold(kept.in_order())
+        ready = self._cut(self._ready(is_end(frontier)))
         return [Jumbo.concat(ready).in_order() if ready else None, late]
 
     def frontier(self, frontier: Root, port: int = 0) -> Root:
@@ -89,12 +88,56 @@ class TimedKernel(Kernel):
         return self._ready(is_end(frontier)) if port == 0 else frontier
 
     @property
-    def _memory(self) -> dict[str, Any]:
+    def _memory(self) -> dict[str | int, Any]:
         return self._store.bucket(0)
+
+    def _hold(self, run: Jumbo) -> None:
+        """Keep a sorted batch; those of like size are merged, so that there are few of them."""
+        runs = self._runs()
+        while runs and len(self._memory[runs[-1]]) <= 2 * len(run):
+            run = Jumbo.concat([self._forget(runs.pop()), run]).in_order()
+        if len(run):
+            number = runs[-1] + 1 if runs else 0
+            self._memory[number] = run
+            self._store.touch(0, number)
+
+    def _cut(self, bound: Root) -> list[Jumbo]:
+        """Take out what stands before a bound: slices, no copies."""
+        ready: list[Jumbo] = []
+        for number in self._runs():
+            run: Jumbo = self._memory[number]
+            cut = int(np.count_nonzero(run.positions.before(bound)))
+            ready += [run.slice(0, cut)] if cut else []
+            if cut == len(run):
+                self._forget(number)
+            else:
+                # Not told as a change: the bound says as much when the run comes back whole.
+                self._memory[number] = run.slice(cut, len(run))
+        return ready
+
+    def _drop_released(self) -> None:
+        """State that was restored may hold tuples that had left, as the clock it holds tells."""
+        if self._seen_arrivals != self._store.arrivals:
+            self._seen_arrivals = self._store.arrivals
+            self._cut(self._ready(False))
+
+    def _runs(self) -> list[int]:
+        """Numbers of the sorted batches that are held, which stand beside the named facts."""
+        return sorted(key for key in self._memory if isinstance(key, int))
+
+    def _forget(self, number: int) -> Jumbo:
+        self._store.touch(0, number)
+        run: Jumbo = self._memory.pop(number)
+        return run
+
+    def _note(self, fact: str, value: Any) -> None:
+        if self._memory.get(fact) != value:
+            self._memory[fact] = value
+            self._store.touch(0, fact)
 
     def _passed(self) -> dict[int, int]:
         """By source: no tuple on time is older than this any more."""
-        known: dict[int, int] = self._memory.setdefault("passed", {})
+        known: dict[int, int] = self._memory.get("passed", {})
         return known
 
     def _ready(self, over: bool) -> Root:
@@ -134,7 +177,7 @@ class TimedKernel(Kernel):
 
     def _show(self, times: Ints) -> None:
         if len(times):
-            self._memory["last"] = max(self._memory.get("last", FIRST), int(times.max()))
+            self._note("last", max(self._memory.get("last", FIRST), int(times.max())))
 
     def _judge_source(
         self, source: int, jumbo: Jumbo, rows: Ints, times: Ints, marks: list[Mark]
@@ -153,19 +196,7 @@ class TimedKernel(Kernel):
                 behind[place:] = np.maximum(behind[place:], mark.passed)
             bound = max(bound, mark.passed)
             if mark.passed < LAST:
-                self._memory["last"] = max(self._memory.get("last", FIRST), mark.passed)
-        passed[source] = max(bound, int(behind[-1]) if len(behind) else bound)
+                self._note("last", max(self._memory.get("last", FIRST), mark.passed))
+        reached = max(bound, int(behind[-1]) if len(behind) else bound)
+        self._note("passed", {**passed, source: reached})
         return own >= before
-
-
-def _cut(held: list[Jumbo], bound: Root) -> tuple[list[Jumbo], list[Jumbo]]:
-    """The parts of sorted batches before a bound, and the rest: slices, no copies."""
-    ready: list[Jumbo] = []
-    rest: list[Jumbo] = []
-    for jumbo in held:
-        cut = int(np.count_nonzero(jumbo.positions.before(bound)))
-        ready += [jumbo.slice(0, cut)] if cut else []
-        rest += [jumbo.slice(cut, len(jumbo))] if cut < len(jumbo) else []
-    if len(rest) > MOST_RUNS:
-        rest = [Jumbo.concat(rest).in_order()]
-    return ready, rest

@@ -179,7 +179,7 @@ class TopNKernel(Kernel):
         latest = batch.take(pa.array(np.sort(last)))
         segment = self._store.segment(latest, self._store.number(len(last)))
         for held, places in self._store.found(segment):
-            held.kill(places)
+            self._store.kill(held, places)
         self._store.add(segment)
         self._store.squeeze()
 
@@ -227,7 +227,7 @@ class TopNKernel(Kernel):
             if len(places):
                 parts.append(held.take(places))
                 serials.append(held.serials.take(places))
-                held.kill(places)
+                self._store.kill(held, places)
         return pa.concat_batches(parts), np.concatenate(serials)
 
     def _touched(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints]:

@@ -195,6 +195,7 @@ class TupleKernel(Kernel):
 
     def _settle(self, bucket: int, key: Any, entry: KeyState) -> None:
         """After a key was replayed: forget it when blank, else note when it must be looked at."""
+        self._store.touch(bucket, key)
         if entry.is_blank():
             self._store.bucket(bucket).pop(key, None)
             return
@@ -237,6 +238,7 @@ class TupleKernel(Kernel):
             entry = self._store.bucket(due.bucket).get(due.key)
             # Physical clean-up; no tuple before the frontier can come, so nobody could tell.
             if entry is not None and not entry.timers:
+                self._store.touch(due.bucket, due.key)
                 self._expire(entry, swept)
                 if entry.is_blank():
                     self._store.bucket(due.bucket).pop(due.key, None)
@@ -266,7 +268,7 @@ class TupleKernel(Kernel):
     def _close(self, frontier: Root, out: list[list[Emission]]) -> None:
         """The end of a bounded stream, told to every key that is remembered."""
         entries = list(self._store.items())
-        self._store.release([bucket for bucket, _, _ in entries])
+        self._store.clear()
         if not self._operator.closing:
             return
         for _, key, entry in entries:

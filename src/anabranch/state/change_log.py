@@ -28,7 +28,7 @@ class ChangeLog:
 
     Args:
         routing: Places of the key columns that decide the bucket.
-        kept: Whether anybody will ask; what nobody asks for is not remembered.
+        kept: Whether anybody will ask; what nobody asks for is not remembered until `start`.
     """
 
     def __init__(self, routing: tuple[int, ...], *, kept: bool) -> None:
@@ -49,6 +49,13 @@ class ChangeLog:
             for column in keys
         )
         return int(self._last.nbytes + touched + removed)
+
+    def start(self) -> int:
+        """Remember from here on; whatever was remembered before is dropped."""
+        self._kept = True
+        closed = self.commit()
+        self.forget(closed)
+        return closed
 
     def commit(self) -> int:
         """Close the open version."""

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from anabranch.state.compact import compact
 
 Ints = npt.NDArray[np.int64]
 
@@ -81,6 +83,10 @@ class Positions:
     def __len__(self) -> int:
         """Number of tuples."""
         return len(self.columns[0])
+
+    def __reduce__(self) -> Any:
+        """Constant columns cost nothing when pickled either."""
+        return _positions, (tuple(_packed(column) for column in self.columns),)
 
     @property
     def depth(self) -> int:
@@ -196,6 +202,10 @@ class Jumbo:
         """Number of tuples."""
         return int(self.batch.num_rows)
 
+    def __reduce__(self) -> Any:
+        """A slice leaves the rest of its batch behind when pickled."""
+        return Jumbo, (compact(self.batch), self.positions, self.marks)
+
     @staticmethod
     def empty(schema: pa.Schema, depth: int, marks: tuple[Mark, ...] = ()) -> Jumbo:
         """A batch without tuples."""
@@ -234,3 +244,16 @@ class Jumbo:
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+
+
+def _packed(column: Ints) -> Ints | tuple[int, int]:
+    """A column for pickling: contiguous, or (value, length) where it is constant."""
+    if column.strides == (0,) and len(column):
+        return int(column[0]), len(column)
+    return np.ascontiguousarray(column)
+
+
+def _positions(columns: tuple[Ints | tuple[int, int], ...]) -> Positions:
+    return Positions(
+        tuple(np.broadcast_to(np.int64(c[0]), c[1]) if isinstance(c, tuple) else c for c in columns)
+    )

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.state.compact import compact
 from anabranch.state.hashing import hash_columns
 from anabranch.state.key_words import Ints, Mask, Words, decoded, ranges
 from anabranch.state.positions import FIRST, LAST
@@ -53,6 +54,14 @@ class Segment:
         """Index rows that stand in the order of their serials."""
         order = index_order(hashes, times)
         return Segment(batch, order, hashes[order], times[order], serials[order])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without rows that the index does not name; what was computed goes along."""
+        state = dict(self.__dict__)
+        state["batch"] = batch = compact(self.batch)
+        if 2 * len(self) < batch.num_rows:
+            state["batch"], state["rows"] = self.take(np.arange(len(self))), np.arange(len(self))
+        return state
 
     def __len__(self) -> int:
         """Number of places, taken ones included."""

@@ -18,8 +18,11 @@ import pyarrow as pa
 from anabranch.state.hashing import bucket_of
 from anabranch.state.key_words import Ints, Words, ranges
 from anabranch.state.positions import FIRST
+from anabranch.state.row_log import RowLog, ipc_of
 from anabranch.state.row_segment import Segment, index_order, key_hashes, same_keys
+from anabranch.state.store import untracked
 
+_GONE = pa.schema([("serial", pa.int64()), ("bucket", pa.int64())])
 _MOST_MERGED_BYTES = 1 << 30  # texts of one Arrow column have 32-bit offsets
 
 
@@ -54,6 +57,8 @@ class RowStore:
         self.segments: list[Segment] = []
         self._next_serial = 0
         self._oldest = FIRST  # rows of an earlier time are not needed any more
+        self._log: RowLog | None = None
+        self._marked = pa.schema([*schema, ("time", pa.int64()), ("serial", pa.int64())])
 
     def __len__(self) -> int:
         """Number of rows, expired ones included until they are squeezed out."""
@@ -73,11 +78,15 @@ class RowStore:
 
     def add(self, segment: Segment) -> None:
         """Keep rows, younger than all of their buckets; merge what has become of like size."""
-        self.segments.append(segment)
-        while len(self.segments) > 1 and self._mergeable(*self.segments[-2:]):
-            younger, older = self.segments.pop(), self.segments.pop()
-            self.segments.append(self._merged([older, younger]))
-        self.segments = [s for s in self.segments if len(s)]
+        if self._log is not None:
+            self._log.note_added(self._numbers(segment, np.arange(len(segment))), segment)
+        self._append(segment)
+
+    def kill(self, segment: Segment, places: Ints) -> None:
+        """Take rows out of a segment of this store."""
+        if self._log is not None:
+            self._log.note_removed(self._numbers(segment, places))
+        segment.kill(places)
 
     def expire(self, before: int) -> None:
         """Rows older than this time will not be looked up any more."""
@@ -100,6 +109,9 @@ class RowStore:
 
     def clear(self) -> None:
         """Forget all rows."""
+        if self._log is not None:
+            for segment in self.segments:
+                self._log.note_removed(self._numbers(segment, segment.places()))
         self.segments = []
 
     def all(self) -> tuple[pa.RecordBatch, Ints]:
@@ -133,7 +145,7 @@ class RowStore:
         owned[list(buckets)] = True
         given, kept = [], []
         for segment in self.segments:
-            moving = owned.take(self._bucket(segment))
+            moving = owned.take(self._bucket(segment, np.arange(len(segment))))
             if segment.dead is not None:
                 moving, staying = moving & ~segment.dead, ~moving & ~segment.dead
             else:
@@ -150,43 +162,109 @@ class RowStore:
         """Take buckets over; rows that come later get higher serials than any of theirs."""
         self.segments += handover
         for segment in handover:
-            self._next_serial = max(self._next_serial, int(segment.serials.max(initial=-1)) + 1)
+            self._number_after(segment)
         handover.clear()
 
     def snapshot(self) -> bytes:
         """Every row with its time and serial, as an Arrow IPC stream."""
-        marked = pa.schema([*self.schema, ("time", pa.int64()), ("serial", pa.int64())])
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, marked) as stream:
-            for segment in self.segments:
-                places = segment.places()
-                indexed = [pa.array(c.take(places)) for c in (segment.times, segment.serials)]
-                arrays = [*segment.take(places).columns, *indexed]
-                stream.write_batch(pa.RecordBatch.from_arrays(arrays, schema=marked))
-        content: bytes = sink.getvalue().to_pybytes()
-        return content
+        parts = [self._marked_rows(s, s.places()) for s in self.segments]
+        if self._log is not None:
+            self._log.tell()
+        return ipc_of(parts, self._marked)
 
     def restore(self, snapshot: bytes, buckets: Collection[int]) -> None:
         """Take from a snapshot the rows of the given buckets."""
-        with pa.ipc.open_stream(pa.BufferReader(snapshot)) as stream:
-            saved = list(stream)
-        width = len(self.schema)
-        for marked in saved:
-            batch = pa.RecordBatch.from_arrays(marked.columns[:width], schema=self.schema)
-            times, serials = (marked.column(width + i).to_numpy() for i in range(2))
-            whole = Segment.of(batch, key_hashes(batch, self.key), times, serials)
-            mine = np.isin(self._bucket(whole), list(buckets))
-            if mine.any():
-                self.absorb([whole.only(np.flatnonzero(mine))])
+        self.absorb(self._loaded(pa.BufferReader(snapshot), buckets))
+
+    def track(self) -> None:
+        """Remember from now on which rows come and go."""
+        self._log = RowLog()
+
+    def changes(self) -> bytes | None:
+        """Two Arrow IPC streams: rows that came, then serial and bucket of rows that went.
+
+        What expires is not told: how long rows are needed is known to whoever looks them up, and
+        may differ between the replicas whose changes are replayed together.
+        """
+        if self._log is None:
+            raise untracked()
+        net = self._log.net()
+        self._log.tell()
+        added = [self._marked_rows(segment, places) for segment, places in net.added]
+        added = [part for part in added if part.num_rows]
+        if not added and not len(net.removed):
+            return None
+        serials, numbers = np.divmod(net.removed, self.buckets)
+        gone = pa.RecordBatch.from_arrays([pa.array(serials), pa.array(numbers)], schema=_GONE)
+        # One batch of them all, since each becomes a segment.
+        came = [pa.concat_batches(added)] if added else []
+        return ipc_of(came, self._marked) + ipc_of([gone], _GONE)
+
+    def saved(self) -> None:
+        """Forget the changes that were told."""
+        if self._log is not None:
+            self._log.saved()
+
+    def replay(self, changes: bytes, buckets: Collection[int]) -> None:
+        """Take rows of the given buckets out and in."""
+        reader = pa.BufferReader(changes)
+        came = self._loaded(reader, buckets)
+        with pa.ipc.open_stream(reader) as stream:
+            serials, numbers = (column.to_numpy() for column in stream.read_next_batch())
+        mine = np.isin(numbers, list(buckets))
+        if mine.any():
+            gone = serials[mine] * self.buckets + numbers[mine]
+            for segment in self.segments:
+                places = segment.places()
+                segment.kill(places[np.isin(self._numbers(segment, places), gone)])
+            self.squeeze()
+        for segment in came:
+            self._number_after(segment)
+            self._append(segment)
 
     # Inside
 
-    def _bucket(self, segment: Segment) -> Ints:
+    def _append(self, segment: Segment) -> None:
+        self.segments.append(segment)
+        while len(self.segments) > 1 and self._mergeable(*self.segments[-2:]):
+            younger, older = self.segments.pop(), self.segments.pop()
+            self.segments.append(self._merged([older, younger]))
+        self.segments = [s for s in self.segments if len(s)]
+
+    def _number_after(self, segment: Segment) -> None:
+        self._next_serial = max(self._next_serial, int(segment.serials.max(initial=-1)) + 1)
+
+    def _numbers(self, segment: Segment, places: Ints) -> Ints:
+        """What tells a row from all others of the store: rows of one bucket differ in serial."""
+        return segment.serials.take(places) * self.buckets + self._bucket(segment, places)
+
+    def _bucket(self, segment: Segment, places: Ints) -> Ints:
         if not self.routing:
-            return np.zeros(len(segment), np.int64)
-        if self.routing == self.key:
-            return bucket_of(segment.hashes, self.buckets)
-        return bucket_of(segment.hashes_of(self.routing), self.buckets)
+            return np.zeros(len(places), np.int64)
+        by_key = self.routing == self.key
+        hashes = segment.hashes if by_key else segment.hashes_of(self.routing)
+        return bucket_of(hashes.take(places), self.buckets)
+
+    def _marked_rows(self, segment: Segment, places: Ints) -> pa.RecordBatch:
+        """Rows that are still needed, with time and serial."""
+        places = places[segment.times.take(places) >= self._oldest]
+        indexed = [pa.array(c.take(places)) for c in (segment.times, segment.serials)]
+        arrays = [*segment.take(places).columns, *indexed]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._marked)
+
+    def _loaded(self, reader: pa.BufferReader, buckets: Collection[int]) -> list[Segment]:
+        """The rows of the given buckets from one stream of marked rows."""
+        with pa.ipc.open_stream(reader) as stream:
+            batches = list(stream)
+        loaded, width = [], len(self.schema)
+        for marked in batches:
+            batch = pa.RecordBatch.from_arrays(marked.columns[:width], schema=self.schema)
+            times, serials = (marked.column(width + i).to_numpy() for i in range(2))
+            whole = Segment.of(batch, key_hashes(batch, self.key), times, serials)
+            mine = np.isin(self._bucket(whole, np.arange(len(whole))), list(buckets))
+            if mine.any():
+                loaded.append(whole.only(np.flatnonzero(mine)))
+        return loaded
 
     @staticmethod
     def _mergeable(older: Segment, younger: Segment) -> bool:

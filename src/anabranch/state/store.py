@@ -1,8 +1,8 @@
 """What every kind of operator state can do, and the kind that holds Python objects.
 
 A store belongs to one operator on one replica and holds the buckets that replica owns. Buckets come
-and go whole: `release` gives them up by reference, `absorb` takes them over. A snapshot is what
-survives a crash, so it is bytes.
+and go whole: `release` gives them up by reference, `absorb` takes them over. What survives a crash
+is bytes: a snapshot, and after it the changes, one after another, which cost what was touched.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ class Store(Protocol):
     An implementer owes: after `release(b)` nothing of those buckets is visible here and nothing is
     copied; `absorb` of what was released restores it exactly; `restore(snapshot(b))` on an empty
     store equals the state at the time of the snapshot, whatever happened since.
+
+    It owes as well, for any buckets: what `restore` took from a snapshot that `saved` followed,
+    plus `replay` of all `changes` that `saved` followed, in order, equals what the store held when
+    the last of them were told. If buckets moved, the changes of their earlier owners come first.
+    Whoever calls owes: no bucket is released while changes of it are not saved.
     """
 
     def release(self, buckets: Collection[int]) -> Any:
@@ -33,6 +38,28 @@ class Store(Protocol):
 
     def restore(self, snapshot: bytes, buckets: Collection[int]) -> None:
         """Take from a snapshot what belongs to the given buckets."""
+
+    def track(self) -> None:
+        """Remember changes from now on, so that `changes` can tell them; what is held is saved."""
+
+    def changes(self) -> bytes | None:
+        """What changed since `track` or the last `saved`, None when nothing did.
+
+        In a form that survives the process. A store that is not tracked cannot tell: it raises.
+        """
+
+    def saved(self) -> None:
+        """What the last `changes` or `snapshot` told is safe: later changes are told apart."""
+
+    def replay(self, changes: bytes, buckets: Collection[int]) -> None:
+        """Bring what was restored up to date: take what belongs to the given buckets."""
+
+
+def untracked() -> StateError:
+    """Somebody asks for changes that nobody remembered."""
+    return StateError(
+        "state", "a store that remembers changes", "one that does not", "call track() first"
+    )
 
 
 class ObjectStore:
@@ -50,10 +77,20 @@ class ObjectStore:
         """An empty store."""
         self._buckets: dict[int, dict[Any, Any]] = {}
         self.arrivals = 0  # how often buckets came in, so that owners can refresh their indexes
+        self._tracked = False
+        # (bucket, key) of what changed since `changes`, and of what was told but not saved yet;
+        # mappings, since a set of texts would have another order in each process.
+        self._touched: dict[tuple[int, Any], None] = {}
+        self._told: dict[tuple[int, Any], None] = {}
 
     def bucket(self, number: int) -> dict[Any, Any]:
-        """The mapping of one bucket, created when absent."""
+        """The mapping of one bucket, created when absent; tell `touch` of what changes in it."""
         return self._buckets.setdefault(number, {})
+
+    def touch(self, number: int, key: Any) -> None:
+        """A key's value was put, removed or may have changed in place."""
+        if self._tracked:
+            self._touched[number, key] = None
 
     def items(self) -> Iterator[tuple[int, Any, Any]]:
         """Every (bucket, key, value)."""
@@ -65,8 +102,22 @@ class ObjectStore:
         """Number of keys held."""
         return sum(len(entries) for entries in self._buckets.values())
 
+    def clear(self) -> None:
+        """Forget all: unlike `release`, which gives buckets to somebody, this is a change."""
+        for number, key, _ in self.items():
+            self.touch(number, key)
+        self._buckets = {}
+
     def release(self, buckets: Collection[int]) -> dict[int, dict[Any, Any]]:
         """Give up buckets, by reference."""
+        unsaved = sorted({b for b, _ in (*self._told, *self._touched)} & set(buckets))
+        if unsaved:
+            raise StateError(
+                "state",
+                "changes that are saved before their buckets are given up",
+                f"unsaved changes in buckets {unsaved}",
+                "write what changes() tells and call saved() before release",
+            )
         return {b: self._buckets.pop(b) for b in buckets if b in self._buckets}
 
     def absorb(self, handover: dict[int, dict[Any, Any]]) -> None:
@@ -84,10 +135,53 @@ class ObjectStore:
 
     def snapshot(self) -> bytes:
         """Everything held, pickled: arbitrary Python state has no columnar form."""
-        return pickle.dumps(self._buckets, protocol=pickle.HIGHEST_PROTOCOL)
+        content = pickle.dumps(self._buckets, protocol=pickle.HIGHEST_PROTOCOL)
+        self._tell()
+        return content
 
     def restore(self, snapshot: bytes, buckets: Collection[int]) -> None:
         """Take the given buckets from a snapshot."""
         wanted = set(buckets)
         saved: dict[int, dict[Any, Any]] = pickle.loads(snapshot)
         self.absorb({b: entries for b, entries in saved.items() if b in wanted})
+
+    def track(self) -> None:
+        """Remember from now on which keys are touched."""
+        self._tracked = True
+        self._touched, self._told = {}, {}
+
+    def changes(self) -> bytes | None:
+        """By bucket, the values of touched keys and the keys that are gone, pickled."""
+        if not self._tracked:
+            raise untracked()
+        put: dict[int, dict[Any, Any]] = {}
+        gone: dict[int, list[Any]] = {}
+        for number, key in self._told | self._touched:
+            entries = self._buckets.get(number, {})
+            if key in entries:
+                put.setdefault(number, {})[key] = entries[key]
+            else:
+                gone.setdefault(number, []).append(key)
+        if not put and not gone:
+            return None
+        content = pickle.dumps((put, gone), protocol=pickle.HIGHEST_PROTOCOL)
+        self._tell()
+        return content
+
+    def saved(self) -> None:
+        """Forget the changes that were told."""
+        self._told = {}
+
+    def replay(self, changes: bytes, buckets: Collection[int]) -> None:
+        """Put and remove the keys of the given buckets."""
+        put, gone = pickle.loads(changes)
+        for number in buckets:
+            for key in gone.get(number, ()):
+                self.bucket(number).pop(key, None)
+            if number in put:
+                self.bucket(number).update(put[number])
+        self.arrivals += 1
+
+    def _tell(self) -> None:
+        self._told |= self._touched
+        self._touched = {}

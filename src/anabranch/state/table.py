@@ -7,7 +7,6 @@ rows; look keys up again afterwards.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from anabranch.state.change_log import ChangeLog
 from anabranch.state.handover import Handover, Inherited
 from anabranch.state.hashing import hash_words
 from anabranch.state.key_columns import KeyColumns, taken
+from anabranch.state.key_groups import KeyGroups, SlotGroups
 from anabranch.state.key_words import Ints, KeyWords, Mask, Words, words_of
 from anabranch.state.slab import Slab
 from anabranch.state.table_delta import TableDelta
@@ -25,21 +25,6 @@ from anabranch.state.values import boxed, from_arrow, to_arrow
 
 _NO_SLOTS: Ints = np.zeros(0, np.int64)
 _SETTLE_ROWS = 1 << 16
-
-
-@dataclass(frozen=True)
-class KeyGroups:
-    """The distinct keys of a batch, numbered in order of first occurrence.
-
-    Attributes:
-        slots: Slot of each group.
-        codes: Group number of each row of the batch.
-        fresh: Which groups were not in the table before.
-    """
-
-    slots: Ints
-    codes: Ints
-    fresh: Mask
 
 
 class KeyedTable:
@@ -53,7 +38,8 @@ class KeyedTable:
         value_schema: Value columns.
         buckets: Number of buckets that keys are hashed into, fixed for life.
         routing: Names of the key columns that decide the bucket; all of them when left out.
-        versions: Whether changes are remembered, so that deltas can be asked for.
+        versions: Whether changes are remembered, so that deltas can be asked for; `track` begins
+            with that later.
 
     Example:
         >>> word, n = pa.field("word", pa.string()), pa.field("n", pa.int64())
@@ -89,7 +75,8 @@ class KeyedTable:
         self._slab = self._empty_slab()
         self._inherited: list[Inherited] = []
         self._log = ChangeLog(self._routing, kept=versions)
-        self._first_row: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self._slot_groups = SlotGroups()
+        self.moved = 0  # how often rows changed their slots, so that indexes over them are rebuilt
 
     def __len__(self) -> int:
         return self._slab.rows + sum(source.rows for source in self._inherited)
@@ -97,7 +84,7 @@ class KeyedTable:
     @property
     def nbytes(self) -> int:
         """Bytes of this table's arrays; inherited rows count once they have been moved in."""
-        return self._slab.nbytes + self._log.nbytes + self._first_row.nbytes
+        return self._slab.nbytes + self._log.nbytes + self._slot_groups.nbytes
 
     # Looking keys up
 
@@ -108,7 +95,7 @@ class KeyedTable:
             firsts, codes = self._keys.distinct(columns)
             slots, fresh = self._find_or_insert(taken(columns, firsts))
             return KeyGroups(slots, codes, fresh)
-        return self._grouped(*self._find_or_insert(columns))
+        return self._slot_groups.number(*self._find_or_insert(columns), self._slab.capacity)
 
     def find(self, keys: Sequence[pa.Array]) -> Ints:
         """The slot of each row's key, -1 where the table has none."""
@@ -134,12 +121,16 @@ class KeyedTable:
         elif held.dtype.hasobject and not _is_boxed(values):
             values = boxed(values)
         held[slots] = values
-        self._touch(slots)
+        self.touch(slots)
+
+    def touch(self, slots: Ints) -> None:
+        """Count rows as changed: a value that is a Python object may have changed in place."""
+        self._log.touch(slots, self._slab.capacity)
 
     def stamp(self, slots: Ints, time: int | Ints) -> None:
         """Set the time of rows; a row that was never stamped does not expire."""
         self._slab.times[slots] = time
-        self._touch(slots)
+        self.touch(slots)
 
     def time(self, slots: Ints) -> Ints:
         """The time of each row."""
@@ -182,11 +173,16 @@ class KeyedTable:
         """The last closed version; changes go to the one after it."""
         return self._log.version
 
+    def track(self) -> int:
+        """Remember changes from here on and none from before; returns the version to ask since."""
+        return self._log.start()
+
     def commit(self) -> int:
         """Close the open version and return its number; may move rows to give memory back."""
         if self._slab.wasteful:
             self._slab, old_slots = self._slab.compacted()
             self._log.renumber(old_slots, self._slab.capacity)
+            self.moved += 1
         return self._log.commit()
 
     def delta(self, since: int) -> TableDelta:
@@ -273,7 +269,7 @@ class KeyedTable:
             self._replace_slab(sources.pop(0).slab)
         elif len(touched):
             touched = self._move_in(sources[0], touched)
-        self._touch(touched)
+        self.touch(touched)
         for keys in handover.removed:
             self._log.note_removed(keys)
         self._inherited += [source for source in sources if source.rows]
@@ -292,6 +288,11 @@ class KeyedTable:
         return moved
 
     # Inside
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A slab that rows were inherited from may be far larger than what is inherited.
+        self.settle()
+        return self.__dict__
 
     def _empty_slab(self) -> Slab:
         return Slab(self.key_schema, self.value_schema, self.buckets, self._routing)
@@ -330,27 +331,9 @@ class KeyedTable:
             firsts, codes = self._keys.distinct(taken(columns, missing))
             rows = missing.take(firsts)
             inserted = self._slab.insert([column.take(rows) for column in words], hashes.take(rows))
-            self._touch(inserted)
+            self.touch(inserted)
             slots[missing] = inserted.take(codes)
         return slots, fresh
-
-    def _grouped(self, slots: Ints, fresh: Mask) -> KeyGroups:
-        """Number the distinct slots of a batch in order of first occurrence."""
-        rows = np.arange(len(slots), dtype=np.int32)
-        if len(self._first_row) < self._slab.size:
-            self._first_row = np.zeros(self._slab.capacity, np.int32)
-        self._first_row[slots] = len(slots)
-        np.minimum.at(self._first_row, slots, rows)
-        firsts = self._first_row.take(slots)
-        leads = firsts == rows
-        if leads.all():
-            return KeyGroups(slots, rows.astype(np.int64), fresh)
-        codes = np.cumsum(leads)
-        codes -= 1
-        return KeyGroups(slots[leads], codes.take(firsts), fresh[leads])
-
-    def _touch(self, slots: Ints) -> None:
-        self._log.touch(slots, self._slab.capacity)
 
     def _removed(self, since: int) -> pa.RecordBatch:
         """Keys removed after a version and not there again, each once."""
@@ -383,6 +366,7 @@ class KeyedTable:
     def _replace_slab(self, slab: Slab) -> None:
         self._slab = slab
         self._log.renumber(_NO_SLOTS, slab.capacity)
+        self.moved += 1
 
     def _move_in(self, source: Inherited, slots: Ints) -> Ints:
         """Copy inherited rows; they were not touched by that."""

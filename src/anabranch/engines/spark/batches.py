@@ -106,7 +106,6 @@ class Batches:
         outcome = job(self._program.layout(plan), batch)
         read = self.intake.advance(shares, outcome.reports)
         manifest = next_manifest(last, batch, outcome, self.intake, self._sinks)
-        self._sinks.write(outcome.rows)
         self._checkpoint.publish(manifest)
         self._sinks.commit(manifest)
         seconds = time.monotonic() - began
@@ -133,6 +132,7 @@ class Batches:
 
     def _clean(self, manifest: Manifest) -> None:
         """Remove what nobody will ask for any more."""
+        self._sinks.clean(manifest)
         if manifest.version % CLEAN_EVERY == 0:
             self._checkpoint.clean()
         names = [name for replicas in manifest.latest.values() for name, _ in replicas]

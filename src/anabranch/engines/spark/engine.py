@@ -24,7 +24,7 @@ from anabranch.engines.engine import Options
 from anabranch.engines.spark.batches import Batches, Done
 from anabranch.engines.spark.dataframes import dataframe_sources, stream
 from anabranch.engines.spark.job import CONF, run_job
-from anabranch.engines.spark.keeper import sweep
+from anabranch.engines.spark.keeper import remove_lot
 from anabranch.engines.spark.observe import observation_of, percentile, reconfiguration_of
 from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, use
@@ -105,7 +105,7 @@ class SparkEngine:
             cores = self._spark.sparkContext.defaultParallelism
             known = None if last is None else Plan.from_json(last.plan)
             self._plan = self._wish = known or side_by_side(self._flow, cores)
-        self._sinks = Sinks(self._program, self._spark)
+        self._sinks = Sinks(self._program, checkpoint.storage, self._spark)
         self._batches = Batches(self._program, checkpoint, self._sinks, options.rows)
         self._broadcast: Broadcast[bytes] = self._spark.sparkContext.broadcast(packed)
         self._started = time.monotonic()
@@ -200,7 +200,7 @@ class SparkEngine:
     def _finish(self) -> None:
         self._sinks.close()
         self._broadcast.destroy()
-        sweep(self._program.lot, ())
+        remove_lot(self._program.lot)
         ended = self._batches.over and self._error is None
         self._tell(RunEnded(self._elapsed(), *self.rows, ended))
         self._over.set()

@@ -67,7 +67,6 @@ def run_job(
 def outcome_of(batches: Iterable[pa.RecordBatch]) -> Outcome:
     """What the rows at the end of a job say; raises the error of a task."""
     reports: list[dict[str, Any]] = []
-    rows: list[tuple[str, pa.RecordBatch]] = []
     for batch in batches:
         for row in wire.rows_of(batch):
             if row.kind == wire.FAILURE:
@@ -75,9 +74,7 @@ def outcome_of(batches: Iterable[pa.RecordBatch]) -> Outcome:
                 raise error from RemoteTraceback(f"\n{trace}")
             if row.kind == wire.REPORT:
                 reports.append(row.header)
-            elif row.kind == wire.ROWS:
-                rows.append((row.header["sink"], wire.from_ipc(row.payload)))
-    return Outcome(reports, rows)
+    return Outcome(reports)
 
 
 def _essence(message: str) -> str:

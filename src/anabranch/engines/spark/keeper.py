@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -42,13 +43,13 @@ class Keeper:
     def __init__(self, program: Program, batch: Batch, attempt: str, meter: Meter) -> None:
         """Touch nothing yet."""
         self._program, self._batch, self._attempt, self._meter = program, batch, attempt, meter
-        self._storage = storage_at(program.checkpoint)
+        self.storage = storage_at(program.checkpoint)
         self._lot = ParkingLot(lot_directory(program.lot))
         self._waited: set[str] = set()
 
     def load(self, run: StationRun) -> None:
         """Give a replica the state that its buckets had after the batch before."""
-        if run.channel is None or not run.ordered:
+        if run.channel is None or not self._remembers(run, run.channel):
             return
         with self._meter.of("state"), self._meter.of("load"):
             before = self._batch.state.get(run.region.name, RegionState())
@@ -64,7 +65,7 @@ class Keeper:
 
     def save(self, run: StationRun) -> dict[str, Any] | None:
         """Write what changed, park the rest; says under which names."""
-        if run.channel is None or not run.ordered:
+        if run.channel is None or not self._remembers(run, run.channel):
             return None
         with self._meter.of("state"):
             region, buckets = run.region, buckets_of(run.channel)
@@ -83,12 +84,16 @@ class Keeper:
                 "file": None,
             }
             if sections:
-                size, crc = write_state(self._storage, name, sections)
+                size, crc = write_state(self.storage, name, sections)
                 self._meter.bytes["state written"] += size
                 report["file"] = [whole, size, crc]
             run.channel.saved()
             self._park(name, run.channel, waiting)
             return report
+
+    def _remembers(self, run: StationRun, channel: Channel) -> bool:
+        """Whether there is anything to keep: state, or tuples that wait for others."""
+        return run.ordered and bool(buckets_of(channel))
 
     def _from_lot(
         self, run: StationRun, channel: Channel, before: RegionState, waiting: Waiting
@@ -101,7 +106,7 @@ class Keeper:
             if not common:
                 continue
             alone = len(common) == len(mine) == len(buckets)
-            parked = self._lot.claim(name) if alone else self._lot.copy(name)
+            parked = self._lot.claim(_lot_name(name)) if alone else self._lot.copy(_lot_name(name))
             if parked is None:
                 continue
             stores, waited = parked
@@ -123,7 +128,7 @@ class Keeper:
         """Rebuild from files what was not parked here."""
         mine = set(buckets_of(channel))
         for file, buckets in needed(before.files, run.region.name, missing):
-            sections = read_state(self._storage, file)
+            sections = read_state(self.storage, file)
             self._meter.bytes["state loaded"] += file.size
             state: dict[str, dict[int, bytes]] = {}
             waited: Waiting = [None] * len(waiting)
@@ -155,20 +160,30 @@ class Keeper:
     def _park(self, name: str, channel: Channel, waiting: Waiting) -> None:
         stores = {step: list(kernel.stores) for step, kernel in channel.kernels.items()}
         try:
-            parked = self._lot.park(name, (stores, waiting))
+            parked = self._lot.park(_lot_name(name), (stores, waiting))
         except (ParkingFull, OSError):
             return  # the next batch reads files instead
         self._meter.bytes["state parked"] += parked.bytes_written
 
 
 def buckets_of(channel: Channel) -> tuple[int, ...]:
-    """The buckets of a replica; a region without any says 0."""
-    return channel.buckets or (0,)
+    """The buckets of a replica; a region that has none at all says 0."""
+    return channel.buckets if channel.region.mapped else (0,)
 
 
 def sweep(lot: str, keep: Collection[str]) -> None:
     """Let go of parked state that no batch will ask for."""
-    ParkingLot(lot_directory(lot)).sweep(keep)
+    ParkingLot(lot_directory(lot)).sweep([_lot_name(name) for name in keep])
+
+
+def remove_lot(lot: str) -> None:
+    """Let go of everything that was parked."""
+    rmtree(lot_directory(lot), ignore_errors=True)
+
+
+def _lot_name(name: str) -> str:
+    """File names may hold more characters than names in the lot."""
+    return name.replace("%", "=").replace("~", "=-")
 
 
 def _load(

@@ -54,10 +54,6 @@ class Outbox:
         """What this task did."""
         self._to_driver(wire.REPORT, content, wire.NOTHING)
 
-    def rows(self, sink: str, number: int, batch: pa.RecordBatch) -> None:
-        """Rows of a sink that the driver writes, in order."""
-        self._to_driver(wire.ROWS, {"sink": sink, "number": number}, wire.to_ipc(batch))
-
     def failure(self, error: BaseException) -> None:
         """An error that trying again cannot mend: everybody hears of it and stops."""
         trace = "".join(traceback.format_exception(error))

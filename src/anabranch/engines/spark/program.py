@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
 from pyspark import cloudpickle
 
 from anabranch.engines.checkpoint.chain import StateFile
@@ -123,12 +122,6 @@ class Batch:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the tasks of a job have told.
-
-    Attributes:
-        reports: One per task.
-        rows: Rows for sinks that the driver writes, in order.
-    """
+    """What the tasks of a job have told, each in a report."""
 
     reports: list[dict[str, Any]]
-    rows: list[tuple[str, pa.RecordBatch]]

@@ -1,127 +1,139 @@
-"""Sinks on Spark: files are written inside the job, by tasks; anything else by the driver.
+"""Sinks on Spark: all rows are written by tasks, and count once the manifest says so.
 
-A task writes hidden files under names that no other attempt uses and reports them. The manifest
-says which of them count; then the driver gives them their names, or hands them to a function.
+A sink of files gets hidden files under names that no other attempt uses; the driver gives them
+their names. What any other sink shall get lies in the checkpoint's outbox until it was delivered.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from anabranch.engines.checkpoint.manifest import Manifest, SinkFile
-from anabranch.engines.checkpoint.state_files import state_name
-from anabranch.engines.spark.outbox import Outbox
+from anabranch.engines.checkpoint.state_files import state_name, version_of
+from anabranch.engines.checkpoint.storage import Storage
 from anabranch.engines.spark.program import Batch, Program
 from anabranch.engines.spark.station import StationRun
-from anabranch.errors import SinkError
+from anabranch.errors import StateError
 from anabranch.graph import Role
 from anabranch.io.directory import DirectorySink
-from anabranch.io.parquet import parquet
 from anabranch.io.spark.each_batch import EachBatchSink
 
 OUTBOX = "outbox"
 
 
-def files_of(program: Program, name: str) -> DirectorySink | None:
-    """The directory that a sink's tasks write to; None when the driver writes the rows."""
-    sink = program.body(name).sink
-    if isinstance(sink, DirectorySink):
-        return sink
-    if isinstance(sink, EachBatchSink):
-        return parquet(os.path.join(program.checkpoint, OUTBOX, name), overwrite=True)
-    return None
-
-
 def write_sink(
-    program: Program, batch: Batch, run: StationRun, outbox: Outbox, attempt: str
-) -> list[dict[str, Any]]:
+    program: Program, batch: Batch, run: StationRun, storage: Storage, attempt: str
+) -> dict[str, Any]:
     """Write what a sink got in this task; says which file, if any."""
     name = run.region.name
     batches = [jumbo.batch for jumbo in run.sink_rows]
-    rows = sum(b.num_rows for b in batches)
-    directory = files_of(program, name)
-    if directory is None:
-        for number, each in enumerate(batches):
-            outbox.rows(name, number, each)
-        return [{"sink": name, "hidden": None, "rows": rows}]
-    hidden = directory.write_hidden(
-        state_name(batch.version, name, run.replica, batch.token, attempt),
-        batches,
-        program.contexts[name].inputs[0].schema,
-    )
-    return [{"sink": name, "hidden": hidden, "rows": rows}]
+    told = {"sink": name, "rows": sum(b.num_rows for b in batches), "file": None}
+    if not batches:
+        return told
+    sink, schema = program.body(name).sink, program.contexts[name].inputs[0].schema
+    file = state_name(batch.version, name, run.replica, batch.token, attempt)
+    if isinstance(sink, DirectorySink):
+        return told | {"file": sink.write_hidden(file, batches, schema)}
+    table = pa.Table.from_batches(batches, schema=schema)
+    content = pa.BufferOutputStream()
+    if isinstance(sink, EachBatchSink):
+        file += ".parquet"
+        pq.write_table(table, content)
+    else:
+        with pa.ipc.new_stream(content, schema) as stream:
+            stream.write_table(table)
+    storage.write(f"{OUTBOX}/{file}", content.getvalue(), durable=True)
+    return told | {"file": file}
 
 
 class Sinks:
     """All sinks of a flow, on the driver."""
 
-    def __init__(self, program: Program, spark: SparkSession | None) -> None:
+    def __init__(self, program: Program, storage: Storage, spark: SparkSession | None) -> None:
         """Touch nothing yet."""
-        self._program, self._spark = program, spark
-        self._names = program.flow.names(Role.SINK)
-        self._files = {name: files_of(program, name) for name in self._names}
+        self._program, self._storage, self._spark = program, storage, spark
+        self._sinks = {name: program.body(name).sink for name in program.flow.names(Role.SINK)}
+        storage.make(OUTBOX)
 
     def open(self, last: Manifest | None) -> None:
-        """Go on after a manifest: make visible what it says, then forget all that is later."""
-        if last is not None:
-            self._reveal(last)
+        """Go on after a manifest; whether its rows were delivered is not known, so they are."""
         version = -1 if last is None else last.version
-        for name in self._names:
+        for name, sink in self._sinks.items():
             schema = self._program.contexts[name].inputs[0].schema
-            directory = self._files[name]
-            (directory or self._program.body(name).sink).open(schema, version)
+            if isinstance(sink, DirectorySink):
+                if last is not None:
+                    sink.reveal(_renames(last, name), last.version)
+                sink.open(schema, version)
+            else:
+                sink.open(schema, max(version - 1, -1))
+                if last is not None:
+                    self._deliver(sink, name, last)
 
     def named(self, version: int, written: Sequence[dict[str, Any]]) -> tuple[SinkFile, ...]:
         """What the files of a batch shall be called, for its manifest."""
         files: list[SinkFile] = []
-        for name, directory in self._files.items():
-            hidden = [w for w in written if w["sink"] == name and w["hidden"] is not None]
-            if directory is not None and hidden:
-                finals = directory.names(version, len(hidden))
-                files += [
-                    SinkFile(name, w["hidden"], final, w["rows"])
-                    for w, final in zip(hidden, finals, strict=True)
-                ]
+        for name, sink in self._sinks.items():
+            told = [w for w in written if w["sink"] == name and w["file"] is not None]
+            finals = [w["file"] for w in told]
+            if isinstance(sink, DirectorySink):
+                finals = sink.names(version, len(told))
+            files += [
+                SinkFile(name, w["file"], final, w["rows"])
+                for w, final in zip(told, finals, strict=True)
+            ]
         return tuple(files)
 
-    def write(self, rows: Sequence[tuple[str, pa.RecordBatch]]) -> None:
-        """Hand rows to the sinks that the driver writes; they show with the commit."""
-        for name, batch in rows:
-            self._program.body(name).sink.write(batch)
-
     def commit(self, manifest: Manifest) -> None:
-        """Make a batch visible."""
-        self._reveal(manifest)
-        for name in self._names:
-            sink = self._program.body(name).sink
-            if self._files[name] is None:
-                sink.commit(manifest.version)
+        """Make a batch visible; doing it again changes nothing where the sink can tell."""
+        for name, sink in self._sinks.items():
+            if isinstance(sink, DirectorySink):
+                sink.reveal(_renames(manifest, name), manifest.version)
+            else:
+                self._deliver(sink, name, manifest)
+
+    def clean(self, manifest: Manifest) -> None:
+        """Remove what was delivered before this manifest."""
+        for file in self._storage.entries(OUTBOX):
+            version = version_of(file)
+            if version is not None and version < manifest.version:
+                self._storage.remove(f"{OUTBOX}/{file}")
 
     def close(self) -> None:
         """Let go of what was not committed."""
-        for name in self._names:
-            if self._files[name] is None:
-                self._program.body(name).sink.close()
+        for sink in self._sinks.values():
+            if not isinstance(sink, DirectorySink):
+                sink.close()
 
-    def _reveal(self, manifest: Manifest) -> None:
-        for name, directory in self._files.items():
-            if directory is None:
-                continue
-            renames = {f.pending: f.final for f in manifest.sinks if f.sink == name}
-            directory.reveal(renames, manifest.version)
-            sink = self._program.body(name).sink
-            if isinstance(sink, EachBatchSink) and renames:
-                self._deliver(sink, name, list(renames.values()), manifest.version)
+    def _deliver(self, sink: Any, name: str, manifest: Manifest) -> None:
+        """Hand the rows of a batch to a sink that is not files."""
+        files = [f"{OUTBOX}/{file.final}" for file in manifest.sinks if file.sink == name]
+        if isinstance(sink, EachBatchSink):
+            if files and self._spark is not None:
+                paths = [self._storage.named(file) for file in files]
+                sink.deliver(self._spark.read.parquet(*paths), manifest.version)
+            return
+        for file in files:
+            for batch in self._read(name, file):
+                sink.write(batch)
+        sink.commit(manifest.version)
 
-    def _deliver(self, sink: EachBatchSink, name: str, files: list[str], version: int) -> None:
-        folder = os.path.join(self._program.checkpoint, OUTBOX, name)
-        paths = [os.path.join(folder, file) for file in files]
-        if not all(map(os.path.exists, paths)):
-            raise SinkError(name, f"the rows of batch {version} in {folder}", "none", "restore it")
-        if self._spark is not None:
-            sink.deliver(self._spark.read.parquet(*paths), version)
+    def _read(self, name: str, file: str) -> Iterator[pa.RecordBatch]:
+        content = self._storage.read(file)
+        if content is None:
+            raise StateError(
+                name,
+                f"the rows that were committed, in {self._storage.named(file)}",
+                "no such file",
+                "put it back, or start afresh in a new checkpoint directory",
+            )
+        with pa.ipc.open_stream(content) as stream:
+            yield from stream
+
+
+def _renames(manifest: Manifest, name: str) -> dict[str, str]:
+    return {file.pending: file.final for file in manifest.sinks if file.sink == name}

@@ -192,9 +192,10 @@ class TaskRun:
             yield from self._outbox.drain()
             if station.region.kind is RegionKind.SINK:
                 with self._meter.of("sink"):
-                    report["sinks"] += write_sink(
-                        self._program, self._batch, station, self._outbox, self._attempt
+                    told = write_sink(
+                        self._program, self._batch, station, keeper.storage, self._attempt
                     )
+                    report["sinks"].append(told)
             self._describe(station, report)
             if (saved := keeper.save(station)) is not None:
                 report["state"].append(saved)

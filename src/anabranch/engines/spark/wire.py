@@ -24,7 +24,6 @@ DDL = "target int, header binary, payload binary"
 JUMBO = "jumbo"
 FRONTIER = "frontier"
 REPORT = "report"
-ROWS = "rows"
 FAILURE = "failure"
 
 
@@ -33,8 +32,7 @@ class Row:
     """One row: what it is, for which stage and task, and what it carries.
 
     Attributes:
-        kind: JUMBO, FRONTIER (how far a link has come), REPORT (what a task did), ROWS (for a sink
-            that the driver writes) or FAILURE.
+        kind: JUMBO, FRONTIER (how far a link has come), REPORT (what a task did) or FAILURE.
         stage: The stage that it is for; earlier ones hand it on.
         target: The task of that stage.
         header: What else there is to know, as JSON.
