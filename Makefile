@@ -25,7 +25,7 @@ help: ## Show this list
 install: $(INSTALLED) ## Build .venv from the lock, with the package installed for editing
 
 test: $(INSTALLED) ## Run the tests, warnings as errors
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 lint: $(INSTALLED) ## Check style, formatting and types
 	$(BIN)/ruff check .

@@ -26,7 +26,19 @@ from anabranch.operators.shared import shared
 from anabranch.operators.tuples import TupleOperator, partitioned, stateful, stateless
 from anabranch.operators.windows import count_window, session, sliding, tumbling
 from anabranch.plan.plan import Plan
+from anabranch.run import run, start
 from anabranch.testing.check import check
+
+SPARK_IO = ("dataframe", "each_batch")
+
+
+def __getattr__(name: str) -> object:
+    """What only Spark can run is imported when it is asked for: PySpark takes a second."""
+    if name in SPARK_IO:
+        from anabranch.io import spark
+
+        return getattr(spark, name)
+    raise AttributeError(f"module 'anabranch' has no attribute {name!r}")
 
 
 def plan(flow: Flow) -> Plan:
@@ -51,6 +63,8 @@ __all__ = [
     "count",
     "count_window",
     "csv",
+    "dataframe",
+    "each_batch",
     "expand",
     "files",
     "filter",
@@ -69,11 +83,13 @@ __all__ = [
     "parse_json",
     "partitioned",
     "plan",
+    "run",
     "schema",
     "session",
     "shared",
     "sliding",
     "stamped",
+    "start",
     "stateful",
     "stateless",
     "sum",
