@@ -17,12 +17,15 @@ BENCHMARKS = $(if $(ONLY),$(ONLY:%=benchmarks/%.py),$(filter-out benchmarks/harn
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install test lint format soak bench lock clean
+.PHONY: help install run test lint format soak bench lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 install: $(INSTALLED) ## Build .venv from the lock, with the package installed for editing
+
+run: $(INSTALLED) ## Count words on embedded Spark for half a minute; the plan changes under way
+	@$(BIN)/python examples/word_count_live.py
 
 test: $(INSTALLED) ## Run the tests, warnings as errors
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup

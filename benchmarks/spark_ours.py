@@ -1,44 +1,62 @@
-"""Word count, and a change of the number of replicas, as Anabranch runs them on Spark."""
+"""Word count as Anabranch runs it on Spark."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from spark_baselines import CORES, batch_seconds
 from word_data import Pass, WordFiles
 
+import anabranch as ab
+from anabranch.apps.word_count import split
+from anabranch.engines.handle import Run
+from anabranch.events import Event
+from anabranch.plan.plan import Plan
+from anabranch.plan.starting import side_by_side
 
-def run_ours(session: SparkSession, files: WordFiles, work: Path, *, emit: str) -> Pass:
+
+def run_ours(
+    session: SparkSession,
+    files: WordFiles,
+    work: Path,
+    *,
+    emit: str,
+    listener: Callable[[Event], None] | None = None,
+) -> Pass:
     """Count all words of the files from a fresh checkpoint, one batch of files a micro-batch.
 
     Args:
-        session: Runs the query; the contenders share it, so it must be left running.
+        session: Runs the query; the contenders share it, so it is left running.
         files: What is counted; `FILES_A_BATCH` files, in the order of names, are one micro-batch.
-        work: A folder for this pass alone, not made yet: checkpoint and output go below it. The
-            caller removes it.
+        work: A folder for this pass alone, not made yet: checkpoint and output go below it.
         emit: "changes", or "every" for a row per occurrence of a word.
-
-    Returns:
-        Seconds of each micro-batch, the first one too, as Spark's progress tells them
-        (`spark_baselines.batch_seconds` reads and checks it), and the Parquet files that count as
-        written, with columns `word` (text) and `n` (int64, the count so far).
+        listener: Hears every event.
     """
-    raise NotImplementedError("the Spark engine")
+    flow, plan = word_count(files, work / "out", emit)
+    handle = ab.start(
+        flow, plan=plan, session=session, checkpoint=work / "checkpoint", listener=listener
+    )
+    handle.await_termination()
+    return Pass(
+        batch_seconds(progress_of(handle), files), tuple(sorted((work / "out").glob("*.parquet")))
+    )
 
 
-def ours_rescale_seconds(
-    session: SparkSession, keys: int, partitions_from: int, partitions_to: int
-) -> float:
-    """Seconds that a plan change adds, under the conditions of `spark_rescale_seconds`.
+def word_count(files: WordFiles, out: Path, emit: str) -> tuple[ab.Flow, Plan]:
+    """The flow, and a plan that uses all cores."""
+    flow = ab.Flow("word-count")
+    (
+        flow.source("lines", ab.files(f"{files.folder}/*", format=files.format))
+        .apply("split", split)
+        .aggregate("count", key="word", n=ab.count(), emit=emit)
+        .sink("out", ab.parquet(out))
+    )
+    return flow, side_by_side(flow, CORES, batch_rows=files.lines_a_batch)
 
-    Args:
-        session: Runs the query.
-        keys: How many keys have state when the plan changes.
-        partitions_from: Replicas before.
-        partitions_to: Replicas after.
 
-    Returns:
-        From asking for the plan until the first micro-batch under it, of `keys` / 100 rows, is
-        committed.
-    """
-    raise NotImplementedError("the Spark engine")
+def progress_of(handle: Run) -> list[object]:
+    """What Spark tells of its micro-batches."""
+    query = handle.engine.query
+    return list(query.recentProgress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -218,28 +218,48 @@ class Flow:
 
     def reading(self, sources: Mapping[str, Any]) -> Flow:
         """The same flow with other sources of the same columns: for tests and replays."""
-        unknown = sorted(set(sources) - set(self.names(Role.SOURCE)))
+        self._require_steps(Role.SOURCE, sources)
+        for name, source in sources.items():
+            schema = self.graph.steps[name].body.source.schema
+            if not source.schema.equals(schema):
+                raise SchemaError(
+                    name,
+                    f"the columns {schema.names}",
+                    f"{source.schema.names}",
+                    "give a source of the same schema",
+                )
+        return self._with({name: SourceBody(s, self.order) for name, s in sources.items()})
+
+    def writing(self, sinks: Mapping[str, Any]) -> Flow:
+        """The same flow with other sinks: results go elsewhere, plans stay valid.
+
+        Example:
+            >>> from anabranch.apps import word_count
+            >>> from anabranch.io import parquet
+            >>> flow = word_count.build(text="a b a")
+            >>> flow.writing({"out": parquet("counts/")}).fingerprint() == flow.fingerprint()
+            True
+        """
+        self._require_steps(Role.SINK, sinks)
+        return self._with({name: SinkBody(sink) for name, sink in sinks.items()})
+
+    def _require_steps(self, role: Role, names: Iterable[str]) -> None:
+        known = self.names(role)
+        unknown = sorted(set(names) - set(known))
         if unknown:
             raise BuildError(
                 self.name,
-                f"sources among {list(self.names(Role.SOURCE))}",
+                f"{role.value}s among {list(known)}",
                 str(unknown),
-                "replace sources that the flow has",
+                f"replace {role.value}s that the flow has",
             )
+
+    def _with(self, bodies: Mapping[str, Any]) -> Flow:
+        """A copy in which some steps have other bodies."""
         copy = Flow(self.name, buckets=self.buckets, order=self.order)
         for name in self.resolve().order:
             step = self.graph.steps[name]
-            body = step.body
-            if step.role is Role.SOURCE and name in sources:
-                body = SourceBody(sources[name], self.order)
-                if not sources[name].schema.equals(step.body.source.schema):
-                    raise SchemaError(
-                        name,
-                        f"the columns {step.body.source.schema.names}",
-                        f"{sources[name].schema.names}",
-                        "give a source of the same schema",
-                    )
-            copy.graph.add(name, step.role, body)
+            copy.graph.add(name, step.role, bodies.get(name, step.body))
             for port, output in enumerate(step.inputs):
                 if output is not None:
                     copy.graph.connect(output, name, port)

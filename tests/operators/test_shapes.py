@@ -7,8 +7,8 @@ import pytest
 
 from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.graph import StreamType
-from anabranch.operators.shapes import Filter, emission_index, expand, flat_map, map
-from anabranch.state.positions import end
+from anabranch.operators.shapes import Filter, expand, flat_map, map
+from anabranch.state.positions import emission_index, end
 from anabranch.testing.sequential import run_sequential
 from tests.operators.driving import Drive, stream
 from tests.operators.small_flows import flow_of, outcome, values

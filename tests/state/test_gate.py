@@ -195,3 +195,108 @@ def test_any_deliveries_give_the_sorted_whole_in_the_end(channels, stops):
         released += times(gate.ready()[0][0])
         before = stop if stop is not None else before
     assert released == sorted(t for channel in channels for t in channel)
+
+
+# Runs: all that is ready, piece by piece
+
+
+def flat(released) -> tuple[list[tuple[int, ...]], list[int], list[Mark]]:
+    """Positions, values and marks of a release."""
+    if released is None:
+        return [], [], []
+    return released.positions.rows(), released.batch.column("x").to_pylist(), sorted(released.marks)
+
+
+def run_through(gate: Gate, most_rows: int) -> list[tuple[Jumbo | None, Root]]:
+    return [(released, frontier) for (released,), frontier in gate.runs(most_rows)]
+
+
+frontiers = st.integers(0, 32).map(lambda t: Root(t, -1, 0, 0)) | st.integers(0, 31).map(end)
+marked = st.lists(st.integers(0, 30), max_size=2).map(
+    lambda roots: tuple(Mark(Root(root, 0, root, -1), root + 50) for root in roots)
+)
+deliveries = st.lists(
+    st.tuples(st.lists(st.integers(0, 30), max_size=5), st.integers(0, 1), marked), max_size=6
+)
+
+
+@given(deliveries, frontiers, st.integers(1, 8))
+def test_runs_release_what_ready_would_cut_where_the_positions_allow(given_, frontier, most):
+    whole, cut = gate_of("a"), gate_of("a")
+    for gate in (whole, cut):
+        for all_times, rank, marks in given_:
+            gate.add("a", 0, tuples(*all_times, rank=rank, marks=marks), START)
+        gate.add("a", 0, None, frontier)
+    places = whole.candidates()
+    (expected,), reached = whole.ready()
+    pieces = run_through(cut, most)
+    got = [flat(piece) for piece, _ in pieces]
+    rows, values, marks = flat(expected)
+    assert [row for part, _, _ in got for row in part] == rows
+    assert [value for _, part, _ in got for value in part] == values
+    assert [mark for _, _, part in got for mark in part] == marks
+    reaches = [at for _, at in pieces]
+    assert reaches[-1] == reached
+    assert set(reaches[:-1]) <= set(places)
+    before = START
+    for (part, _, some), until in zip(got, reaches, strict=True):
+        roots = [Root(*row[:4]) for row in part] + [mark.root for mark in some]
+        assert all(before <= root < until for root in roots)
+        before = until
+    assert flat(whole.leftover()[0]) == flat(cut.leftover()[0])
+    assert not cut.has_news()
+
+
+def test_jumbo_tuples_that_follow_one_another_leave_as_they_came():
+    gate = gate_of("a")
+    later, earlier = tuples(4, 5, 6), tuples(1, 2, 3)
+    gate.add("a", 0, later, START)
+    gate.add("a", 0, earlier, at(9))
+    first, second = run_through(gate, 2)
+    assert first[0].batch is earlier.batch
+    assert second[0].batch is later.batch
+    assert first[1] == Root(4, 0, 4, 0)
+
+
+def test_runs_are_not_cut_before_they_are_long_enough():
+    gate = gate_of("a")
+    for time in range(9):
+        gate.add("a", 0, tuples(time), at(20))
+    assert [len(piece) for piece, _ in run_through(gate, 4)] == [4, 4, 1]
+
+
+def test_runs_do_not_part_the_tuples_of_one_root():
+    gate = gate_of("a")
+    for level in range(3):
+        batch = pa.record_batch({"x": pa.array([level], pa.int64())})
+        gate.add("a", 0, Jumbo(batch, Positions.of_rows([(1, 0, 1, 0, level)], 5)), at(9))
+    assert [len(piece) for piece, _ in run_through(gate, 1)] == [3]
+
+
+def test_runs_keep_what_the_end_sets_free_with_the_end():
+    gate = gate_of("a")
+    for time in (1, 4, 90, 91):
+        gate.add("a", 0, tuples(time), end(4))
+    pieces = run_through(gate, 1)
+    assert [times(piece) for piece, _ in pieces] == [[1], [4, 90, 91]]
+
+
+def test_runs_of_several_ports_are_one_piece():
+    gate = gate_of("a", ports=2)
+    gate.add("a", 0, tuples(1, 2), at(9))
+    gate.add("a", 1, tuples(3), at(9))
+    [((left, right), frontier)] = list(gate.runs(1))
+    assert (times(left), times(right), frontier) == ([1, 2], [3], at(9))
+
+
+def test_marks_alone_are_a_run():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(marks=(Mark(at(1), 7),)), at(5))
+    [(piece, frontier)] = run_through(gate, 3)
+    assert (len(piece), len(piece.marks), frontier) == (0, 1, at(5))
+
+
+def test_a_run_without_anything_still_tells_how_far_it_is():
+    gate = gate_of("a")
+    gate.add("a", 0, None, at(5))
+    assert run_through(gate, 3) == [(None, at(5))]

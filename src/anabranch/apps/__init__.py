@@ -1,4 +1,9 @@
-"""Applications, one per file: `build(...) -> Flow`, each to be read as an example."""
+"""Applications, one per file: `build(...) -> Flow`, each to be read as an example.
+
+`build` needs no argument. If it takes `input` (files to read) or `rows` (how much to generate, None
+for an endless stream), the command line offers them; a function `summary(table) -> str` says what
+was found, from all that the application's first sink got.
+"""
 
 from __future__ import annotations
 

@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 
 from anabranch.flow import Flow
 from anabranch.io import collect, files, generate, memory
+from anabranch.io.files import Paths
 from anabranch.operators.aggregates import count
 from anabranch.operators.shapes import expand
 
 WORDS_A_LINE = 10
+TOP = 10
 
 
 @expand(out="word: string")
@@ -25,16 +27,18 @@ def split(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], pa.Array]:
     words = pc.split_pattern(batch["line"], " ")
     parents = pc.list_parent_indices(words)
     flat = pc.list_flatten(words)
-    filled = pc.not_equal(flat, "")
-    return {"word": flat.filter(filled)}, parents.filter(filled)
+    if pc.any(pc.equal(flat, "")).as_py():  # two spaces in a row, or an empty line
+        filled = pc.not_equal(flat, "")
+        flat, parents = flat.filter(filled), parents.filter(filled)
+    return {"word": flat}, parents
 
 
 def build(
     *,
     text: str | None = None,
-    input: str | None = None,
+    input: Paths | None = None,
     sink: Any = None,
-    lines: int | None = 1_000,
+    rows: int | None = 200_000,
     distinct: int = 10_000,
     seed: int = 0,
 ) -> Flow:
@@ -42,9 +46,9 @@ def build(
 
     Args:
         text: Lines to count.
-        input: A path or pattern of text files.
+        input: Text files: a path, a directory, a pattern, or several of those.
         sink: Where the counts go; in memory when left out.
-        lines: How many lines to generate when neither is given; None for an endless stream.
+        rows: How many lines to generate when neither is given; None for an endless stream.
         distinct: How many different words are generated; their frequencies follow Zipf's law.
         seed: Decides the generated words.
 
@@ -57,7 +61,7 @@ def build(
     elif input is not None:
         source = files(input, format="text")
     else:
-        source = generate(zipf_lines(distinct), _LINE, rows=lines, seed=seed)
+        source = generate(zipf_lines(distinct), _LINE, rows=rows, seed=seed)
     flow = Flow("word-count")
     (
         flow.source("lines", source)
@@ -66,6 +70,25 @@ def build(
         .sink("out", sink if sink is not None else collect())
     )
     return flow
+
+
+def summary(table: pa.Table) -> str:
+    """The words that came most often, from all that the sink got.
+
+    Example:
+        >>> print(summary(pa.table({"word": ["to", "be", "to"], "n": [1, 2, 3]})))
+        top words of 2:
+          to  3
+          be  2
+    """
+    # Counts only grow, so the greatest one told of a word is its last.
+    counts = table.group_by("word").aggregate([("n", "max")])
+    top = counts.sort_by([("n_max", "descending"), ("word", "ascending")]).slice(0, TOP)
+    shown = [(str(row["word"]), f"{row['n_max']:,}") for row in top.to_pylist()]
+    width = max((len(word) for word, _ in shown), default=0)
+    places = max((len(n) for _, n in shown), default=0)
+    lines = [f"  {word:{width}}  {n:>{places}}" for word, n in shown]
+    return "\n".join([f"top words of {counts.num_rows:,}:", *lines])
 
 
 def zipf_lines(distinct: int) -> Any:

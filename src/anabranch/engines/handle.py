@@ -54,7 +54,7 @@ class Run:
     def __init__(self, name: str, engine: Engine, tell: Callable[[Event], None]) -> None:
         """Hold an engine that is about to start; `tell` hears every event."""
         self.name = name
-        self._engine, self._tell = engine, tell
+        self.engine, self._tell = engine, tell
         self._recent: deque[Observation] = deque(maxlen=RECENT)
         self._end: RunEnded | None = None
 
@@ -74,7 +74,7 @@ class Run:
     @property
     def plan(self) -> Plan:
         """The plan in force."""
-        return self._engine.plan
+        return self.engine.plan
 
     @property
     def last_progress(self) -> Observation | None:
@@ -89,19 +89,19 @@ class Run:
     @property
     def reconfigurations(self) -> list[Reconfiguration]:
         """The plan changes so far."""
-        return self._engine.reconfigurations()
+        return self.engine.reconfigurations()
 
     def apply(self, plan: Plan) -> None:
         """Wish for another plan; it is in force at the next exact position."""
-        self._engine.apply(plan)
+        self.engine.apply(plan)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; whether it came. Raises what ended the run, if that was an error."""
-        return self._engine.wait(timeout_s)
+        return self.engine.wait(timeout_s)
 
     def stop(self) -> None:
         """Stop; what was committed stays, and nothing fires."""
-        self._engine.stop()
+        self.engine.stop()
 
     def process_all_available(self, timeout_s: float = 60.0) -> None:
         """Wait until the sources have nothing more, or the run is over."""
@@ -116,7 +116,7 @@ class Run:
     def result(self) -> Result:
         """What came of it so far."""
         ended = self._end
-        engine = self._engine
+        engine = self.engine
         rows_in, rows_out = engine.rows
         return Result(
             self.name,

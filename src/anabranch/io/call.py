@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 
@@ -40,6 +41,10 @@ class CallSink(Sink):
     def __repr__(self) -> str:
         """The description that errors use."""
         return f"call {getattr(self._fn, '__name__', type(self._fn).__name__)!r}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only the driver calls: the function need not travel."""
+        return {**self.__dict__, "_fn": None}
 
     def open(self, schema: pa.Schema, version: int) -> None:
         """Go on after `version`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from anabranch.errors import SinkError
@@ -38,6 +40,10 @@ class CollectSink(Sink):
     def __repr__(self) -> str:
         """The description that errors use."""
         return "collect"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only the driver collects: what it holds need not travel."""
+        return {**self.__dict__, "_visible": []}
 
     def table(self) -> pa.Table:
         """The committed rows, in order; also after `close`."""

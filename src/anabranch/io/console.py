@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 import pyarrow as pa
 
@@ -46,6 +46,10 @@ class ConsoleSink(Sink):
     def __repr__(self) -> str:
         """The description that errors use."""
         return "console"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only the driver prints: its stream need not travel."""
+        return {**self.__dict__, "_stream": None}
 
     def open(self, schema: pa.Schema, version: int) -> None:
         """Go on after `version`; what was printed stays printed."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import SourceError
-from anabranch.io.source import Chunk, Source
+from anabranch.io.source import Chunk, Extent, Source, extent
 
 STAMP = pa.timestamp("us")
 
@@ -133,6 +133,41 @@ class StampedSource(Source):
     def due_rows(self, elapsed_s: float) -> int | None:
         """As the wrapped source."""
         return self._source.due_rows(elapsed_s)
+
+    def extent(self, part: str) -> Extent:
+        """As the wrapped source, if it is sure: whoever stamps ahead must know the rows."""
+        known = extent(self._source, part)
+        return known if known.exact else Extent()
+
+    # For engines that read elsewhere: one place decides the stamps, all readers recall them.
+
+    def stamp(
+        self, part: str, start: int, end: int, not_before: int | None
+    ) -> dict[str, list[tuple[int, int, int]]]:
+        """Stamp rows now, before they are read; gives the record of exactly these rows.
+
+        Args:
+            part: The part.
+            start: The first row.
+            end: The row after the last.
+            not_before: The last stamp of an earlier run, which no later one may go behind.
+        """
+        with self._lock:
+            if not_before is not None:
+                self._latest = max(not_before, self._latest or not_before)
+            self._stamps(part, start, end)
+            runs = [(max(f, start), min(e, end), stamp) for f, e, stamp in self._runs[part]]
+            return {part: [run for run in runs if run[0] < run[1]]}
+
+    def recalling(self, record: Record) -> StampedSource:
+        """The same source, with the stamps of a record and no others."""
+        return StampedSource(self._source, self._clock, self._column, record)
+
+    def forget(self, part: str, row: int) -> None:
+        """Take back the stamps of a part from a row on: those rows had not come yet."""
+        with self._lock:
+            runs = self._runs.get(part, [])
+            self._runs[part] = [(f, min(e, row), stamp) for f, e, stamp in runs if f < row]
 
     def _stamps(self, part: str, start: int, end: int) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The stamps of the rows from `start` to before `end`; new rows are recorded."""

@@ -14,11 +14,10 @@ from anabranch.graph import StateKind, StreamType
 from anabranch.operators.aggregates import Accumulators, Aggregate, plain
 from anabranch.operators.base import Kernel, KernelContext, Operator, key_columns
 from anabranch.operators.schemas import columns_of
-from anabranch.operators.shapes import emission_index
 from anabranch.operators.windows import WINDOW_END, WINDOW_START, Window
 from anabranch.state.hashing import hash_columns, order_prefix
 from anabranch.state.key_words import SUPPORTED, kind_of
-from anabranch.state.positions import LAST, Ints, Jumbo, Positions
+from anabranch.state.positions import LAST, Ints, Jumbo, Positions, emission_index
 from anabranch.state.table import KeyedTable
 from anabranch.state.table_store import TableStore
 

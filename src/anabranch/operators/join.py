@@ -19,9 +19,8 @@ from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.key_types import required_key
 from anabranch.operators.schemas import check_key_types
-from anabranch.operators.shapes import emission_index
 from anabranch.operators.times import duration
-from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Positions, Root
+from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Positions, Root, emission_index
 from anabranch.state.row_segment import Segment, same_keys
 from anabranch.state.row_store import RowStore
 

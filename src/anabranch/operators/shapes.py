@@ -28,7 +28,7 @@ from anabranch.operators.base import (
 )
 from anabranch.operators.rows import python_rows
 from anabranch.operators.schemas import SchemaLike, columns_of, schema, to_batch
-from anabranch.state.positions import Ints, Jumbo, Root
+from anabranch.state.positions import Expansion, Ints, Jumbo, Positions, Root
 
 BatchFunction = Callable[[pa.RecordBatch], Any]
 ERROR = pa.field("error", pa.string())
@@ -204,17 +204,19 @@ def attach(
     """Kept columns and positions beside the produced columns; no copy where every row stays."""
     kept = operator.keeps(context.inputs[0].schema)
     names = [n for n in context.inputs[0].schema.names if n in kept]
+    positions: Positions
     if parents is None or (not expands and len(parents) == len(source)):
         positions, carried = source.positions, [source.batch.column(n) for n in names]
     else:
-        if expands and len(parents) > 1 and (np.diff(parents) < 0).any():
+        if expands and (parents[1:] < parents[:-1]).any():
             order = np.argsort(parents, kind="stable")
             parents, columns = parents[order], columns.take(pa.array(order))
-        positions = source.positions.take(parents)
         index = pa.array(parents)
         carried = [source.batch.column(n).take(index) for n in names]
         if expands:
-            positions = positions.extend(emission_index(parents))
+            positions = Expansion(source.positions, parents)
+        else:
+            positions = source.positions.take(parents)
     arrays = [*carried, *columns.columns]
     batch = pa.RecordBatch.from_arrays(arrays, schema=context.outputs[0].schema)
     return Jumbo(batch, positions)
@@ -232,15 +234,6 @@ def rejected(
         schema=context.outputs[1].schema,
     )
     return Jumbo(batch, chosen.positions.pad(operator.levels(context.depth)))
-
-
-def emission_index(parents: Ints) -> Ints:
-    """Number of each row among those of its parent: 0, 1, 2… within each run of equal parents."""
-    if not len(parents):
-        return parents
-    starts = np.flatnonzero(np.r_[True, np.diff(parents) != 0])
-    lengths = np.diff(np.r_[starts, len(parents)])
-    return (np.arange(len(parents)) - np.repeat(starts, lengths)).astype(np.int64)
 
 
 def _to_mask(step: str, mask: Any, rows: int) -> npt.NDArray[np.bool_]:
@@ -269,7 +262,7 @@ def to_parents(step: str, parents: Any, rows: int, made: pa.RecordBatch) -> Ints
     array = np.asarray(parents)
     if array.size and not np.issubdtype(array.dtype, np.integer):
         raise OperatorError(step, "integer parents", str(array.dtype), "return row indexes")
-    array = array.astype(np.int64)
+    array = array.astype(np.int64, copy=False)
     if made.schema.names and len(array) != made.num_rows:
         raise OperatorError(
             step, f"{made.num_rows} parents", f"{len(array)}", "give one parent index per row"

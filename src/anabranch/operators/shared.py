@@ -18,8 +18,8 @@ from anabranch.errors import BuildError, OperatorError
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, failure
 from anabranch.operators.schemas import SchemaLike, schema, to_batch
-from anabranch.operators.shapes import emission_index, to_parents
-from anabranch.state.positions import Ints, Jumbo, Positions, Root
+from anabranch.operators.shapes import to_parents
+from anabranch.state.positions import Ints, Jumbo, Positions, Root, emission_index
 from anabranch.state.store import ObjectStore
 
 DEFAULT_BUCKETS = 16

@@ -130,14 +130,15 @@ class TimedKernel(Kernel):
         run: Jumbo = self._memory.pop(number)
         return run
 
-    def _note(self, fact: str, value: Any) -> None:
-        if self._memory.get(fact) != value:
-            self._memory[fact] = value
-            self._store.touch(0, fact)
+    def _extend_to(self, time: int) -> None:
+        """The stream has shown a time."""
+        if time > self._memory.get("last", FIRST):
+            self._memory["last"] = time
+            self._store.touch(0, "last")
 
     def _passed(self) -> dict[int, int]:
         """By source: no tuple on time is older than this any more."""
-        known: dict[int, int] = self._memory.get("passed", {})
+        known: dict[int, int] = self._memory.setdefault("passed", {})
         return known
 
     def _ready(self, over: bool) -> Root:
@@ -177,7 +178,7 @@ class TimedKernel(Kernel):
 
     def _show(self, times: Ints) -> None:
         if len(times):
-            self._note("last", max(self._memory.get("last", FIRST), int(times.max())))
+            self._extend_to(int(times.max()))
 
     def _judge_source(
         self, source: int, jumbo: Jumbo, rows: Ints, times: Ints, marks: list[Mark]
@@ -196,7 +197,9 @@ class TimedKernel(Kernel):
                 behind[place:] = np.maximum(behind[place:], mark.passed)
             bound = max(bound, mark.passed)
             if mark.passed < LAST:
-                self._note("last", max(self._memory.get("last", FIRST), mark.passed))
+                self._extend_to(mark.passed)
         reached = max(bound, int(behind[-1]) if len(behind) else bound)
-        self._note("passed", {**passed, source: reached})
+        if passed.get(source) != reached:
+            passed[source] = reached
+            self._store.touch(0, "passed")
         return own >= before

@@ -20,10 +20,9 @@ from anabranch.operators.aggregation import Emit
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, key_columns
 from anabranch.operators.key_types import is_count
 from anabranch.operators.schemas import check_key_types, columns_of
-from anabranch.operators.shapes import emission_index
 from anabranch.state.hashing import hash_columns, order_prefix
 from anabranch.state.key_words import KeyKind, distinct_rows, kind_of, words_of
-from anabranch.state.positions import LAST, Ints, Jumbo, Positions, Root, is_end
+from anabranch.state.positions import LAST, Ints, Jumbo, Positions, Root, emission_index, is_end
 from anabranch.state.row_segment import key_hashes
 from anabranch.state.row_store import RowStore
 

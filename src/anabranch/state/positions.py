@@ -74,11 +74,19 @@ def after(root: Root) -> Root:
     return Root(root.time, root.rank, root.seq, root.sub + 1)
 
 
-@dataclass(frozen=True, slots=True)
 class Positions:
     """Positions of the tuples of one batch, column by column. Constant columns cost no memory."""
 
-    columns: tuple[Ints, ...]
+    __slots__ = ("_columns",)
+
+    def __init__(self, columns: tuple[Ints, ...]) -> None:
+        """Positions whose columns are known."""
+        self._columns = columns
+
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        """Time, rank, seq, sub, then the levels."""
+        return self._columns
 
     def __len__(self) -> int:
         """Number of tuples."""
@@ -122,7 +130,18 @@ class Positions:
 
     def take(self, rows: Ints | npt.NDArray[np.bool_]) -> Positions:
         """The positions of chosen rows."""
-        return Positions(tuple(c[rows] for c in self.columns))
+        if rows.dtype == np.bool_:
+            rows = np.flatnonzero(rows)
+        chosen: list[Ints] = []
+        for place, column in enumerate(self.columns):
+            twin = next((p for p in range(place) if self.columns[p] is column), None)
+            if twin is not None:
+                chosen.append(chosen[twin])
+            elif column.strides == (0,) and len(column):
+                chosen.append(np.broadcast_to(column[0], len(rows)))
+            else:
+                chosen.append(column.take(rows))
+        return Positions(tuple(chosen))
 
     def slice(self, start: int, stop: int) -> Positions:
         """A run of positions, without a copy."""
@@ -130,6 +149,8 @@ class Positions:
 
     def pad(self, depth: int) -> Positions:
         """The same positions with zero levels up to `depth`."""
+        if depth == self.depth:
+            return self
         zeros = np.broadcast_to(np.int64(0), len(self))
         return Positions(self.columns + (zeros,) * (depth - self.depth))
 
@@ -181,6 +202,63 @@ class Positions:
     def rows(self) -> list[tuple[int, ...]]:
         """As Python tuples."""
         return list(zip(*(c.tolist() for c in self.columns), strict=True))
+
+
+class Expansion(Positions):
+    """Positions of tuples that stem from others, worked out when somebody asks.
+
+    A step that expands makes many tuples; one that combines them right behind asks for few.
+
+    Args:
+        base: Positions of the tuples that they stem from.
+        parents: For each tuple, the row in `base` that it stems from; never decreasing.
+    """
+
+    __slots__ = ("_base", "_known", "_parents")
+
+    def __init__(self, base: Positions, parents: Ints) -> None:
+        """Work nothing out yet."""
+        self._base, self._parents = base, parents
+        self._known: Positions | None = None
+
+    def __len__(self) -> int:
+        """Number of tuples."""
+        return len(self._parents)
+
+    @property
+    def depth(self) -> int:
+        """One level more than what they stem from: the number among those of one parent."""
+        return self._base.depth + 1
+
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        """All columns."""
+        if self._known is None:
+            level = emission_index(self._parents)
+            self._known = self._base.take(self._parents).extend(level)
+        return self._known.columns
+
+    def take(self, rows: Ints | npt.NDArray[np.bool_]) -> Positions:
+        """The positions of chosen rows; for few of them the rest is never worked out."""
+        if self._known is not None or rows.dtype == np.bool_ or 4 * len(rows) > len(self):
+            return super().take(rows)
+        parents = self._parents.take(rows)
+        level = rows - np.searchsorted(self._parents, parents, side="left")
+        return self._base.take(parents).extend(level)
+
+
+def emission_index(parents: Ints) -> Ints:
+    """Number of each row among those of its parent: 0, 1, 2… within each run of equal parents.
+
+    Example:
+        >>> emission_index(np.array([0, 0, 3, 3, 3])).tolist()
+        [0, 1, 0, 1, 2]
+    """
+    if not len(parents):
+        return parents
+    starts = np.flatnonzero(np.r_[True, parents[1:] != parents[:-1]])
+    lengths = np.diff(np.r_[starts, len(parents)])
+    return np.arange(len(parents), dtype=np.int64) - np.repeat(starts, lengths)
 
 
 class Mark(NamedTuple):

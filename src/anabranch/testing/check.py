@@ -4,11 +4,13 @@ Three questions, each a likelier suspect than the next: do two identical runs ag
 hidden state), does batching show (operators that look at the batch they happen to be in), does the
 plan show (state or order that was not declared). On a difference the input is cut down as far as it
 goes, and the step that got the same and gave something else is named.
+
+With an engine, the runs to compare with are that engine's: see `on_engine.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -19,14 +21,19 @@ from anabranch.plan.plan import Plan
 from anabranch.testing.blame import Seen, blame, run_recorded
 from anabranch.testing.compare import Difference, difference, raised
 from anabranch.testing.interleaved import run_interleaved
+from anabranch.testing.on_engine import run_on_engine, small_batches
 from anabranch.testing.random_plans import random_plan
 from anabranch.testing.recording import Recording
 from anabranch.testing.result import RunResult, Tap
 from anabranch.testing.sequential import run_sequential
 
 SHRINK_RUNS = 200
+CASES = 40
+CASES_ON_ENGINE = 6  # each costs seconds
 
 Runner = Callable[[Flow, Tap | None], RunResult]
+Question = tuple[str, str, Runner]
+"""What is asked, how, and the run that answers."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,7 @@ class Report:
     rows: int
     runs: int
     finding: Finding | None = None
+    engine: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -73,9 +81,12 @@ class Report:
     def __str__(self) -> str:
         """The verdict in words."""
         if self.finding is None:
+            kinds = "random plans, interleavings, batchings and plan changes"
+            if self.engine is not None:
+                kinds = f"random plans, batchings and plan changes on {self.engine}"
             return (
-                f"{self.flow}: {self.runs} random plans, interleavings, batchings and plan "
-                f"changes over {self.rows} rows agree with the sequential run"
+                f"{self.flow}: {self.runs} {kinds} over {self.rows} rows "
+                "agree with the sequential run"
             )
         return f"{self.flow}: {self.finding}"
 
@@ -90,12 +101,21 @@ class Report:
             )
 
 
-def check(flow: Flow, *, cases: int = 40, rows: int = 200, seed: int = 0) -> Report:
+def check(
+    flow: Flow,
+    *,
+    engine: str | None = None,
+    cases: int | None = None,
+    rows: int = 200,
+    seed: int = 0,
+) -> Report:
     """Compare the sequential run with many random plans, interleavings, batchings and changes.
 
     Args:
         flow: The application; its sinks are not written.
-        cases: How many random runs.
+        engine: Run the random plans on this engine; when left out, they run in this thread, in an
+            order drawn from the seed, which is fast and finds more.
+        cases: How many random runs; 40, or 6 on an engine, where each takes seconds.
         rows: How many rows of each source to run on.
         seed: Decides every choice, so that a finding can be seen again.
 
@@ -105,15 +125,50 @@ def check(flow: Flow, *, cases: int = 40, rows: int = 200, seed: int = 0) -> Rep
         True
     """
     recording = Recording.of(flow, rows)
+    if engine is not None:
+        return _check_on(engine, flow, recording, cases or CASES_ON_ENGINE, seed)
+    return _asked(flow, recording, _questions(flow, cases or CASES, seed), _smaller)
+
+
+def _check_on(engine: str, flow: Flow, recording: Recording, cases: int, seed: int) -> Report:
+    """The same with an engine's runs; what differs is then explained without the engine.
+
+    An engine's run takes seconds and cannot be watched step by step, so the search for the smallest
+    input and for who is to blame happens here, where the same flaw shows in most cases.
+    """
+
+    def explained(flow: Flow, finding: Finding, runner: Runner) -> Finding:
+        here = _asked(flow, recording, _questions(flow, CASES, seed), _smaller).finding
+        if here is None:
+            return finding
+        return replace(
+            finding,
+            step=here.step or finding.step,
+            how=f"{finding.how}, and here by {here.how}",
+            difference=here.difference,
+            input=here.input,
+        )
+
+    questions = _questions_on(engine, flow, recording, cases, seed)
+    return replace(_asked(flow, recording, questions, explained), engine=engine)
+
+
+def _asked(
+    flow: Flow,
+    recording: Recording,
+    questions: Iterable[Question],
+    improve: Callable[[Flow, Finding, Runner], Finding],
+) -> Report:
+    """Ask until a run differs; `improve` makes the most of what was found."""
     fed = recording.feed(flow)
     expected, left = run_recorded(partial(_again, fed))
     runs = 0
-    for question, how, runner in _questions(flow, cases, seed):
+    for question, how, runner in questions:
         runs += 1
         found, step = _compared(flow, fed, expected, left, runner)
         if found is not None:
             seen = Finding(question, how, step, found, recording)
-            return Report(flow.name, recording.size, runs, _smaller(flow, seen, runner))
+            return Report(flow.name, recording.size, runs, improve(flow, seen, runner))
     return Report(flow.name, recording.size, runs)
 
 
@@ -129,7 +184,7 @@ def _compared(
     return found, blame(flow, left, right) if found is not None else None
 
 
-def _questions(flow: Flow, cases: int, seed: int) -> Iterator[tuple[str, str, Runner]]:
+def _questions(flow: Flow, cases: int, seed: int) -> Iterator[Question]:
     """What is asked, how, and the run that answers."""
     yield "differs between two identical runs", "running it twice", _again
     rng = Random(seed)
@@ -144,6 +199,31 @@ def _questions(flow: Flow, cases: int, seed: int) -> Iterator[tuple[str, str, Ru
             "depends on the plan",
             f"{how} (seed {number}, {len(changes)} plan change(s))",
             _under(plan, number, changes, rng.randint(0, 1)),
+        )
+
+
+def _questions_on(
+    engine: str, flow: Flow, recording: Recording, cases: int, seed: int
+) -> Iterator[Question]:
+    """The same questions to an engine: the plain plan first, then random ones with changes."""
+    yield "differs between two identical runs", "running it twice", _again
+    rng = Random(seed)
+    plain = Plan.sequential(flow)
+    rows = max((table.num_rows for table in recording.tables.values()), default=1)
+    for number in range(cases):
+        plans = [plain]
+        if number:
+            plans = [random_plan(flow, rng) for _ in range(rng.randint(1, 3))]
+        plans = [small_batches(plan, rows, rng) for plan in plans]
+        words = "; ".join(plain.diff(plans[0]))
+
+        def run(flow: Flow, tap: Tap | None, plans: Sequence[Plan] = tuple(plans)) -> RunResult:
+            return run_on_engine(flow, engine, plans)
+
+        yield (
+            "depends on the plan" if number else "depends on batching",
+            f"{engine} with {words} (seed {seed}, {len(plans) - 1} plan change(s))",
+            run,
         )
 
 

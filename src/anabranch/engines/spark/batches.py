@@ -128,6 +128,7 @@ class Batches:
             self.intake.cursors(),
             frozenset(name for name, share in shares.items() if share.over),
             state,
+            {name: s.record for name, s in shares.items() if s.record is not None},
         )
 
     def _clean(self, manifest: Manifest) -> None:

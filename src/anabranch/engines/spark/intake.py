@@ -5,30 +5,41 @@ The decision is logged before the batch runs, so that a replay reads the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.engines.spark.program import Program
 from anabranch.io.slices import Cursor, Slice, take
 from anabranch.io.source import extent
+from anabranch.io.stamped import Record, StampedSource
 from anabranch.plan.plan import Plan
+
+FOREVER_S = 1e9
 
 
 @dataclass
 class Progress:
-    """How far one source has come."""
+    """How far one source has come, and the last stamp if it stamps arrivals."""
 
     cursor: Cursor = field(default_factory=Cursor)
     rows: int = 0
     over: bool = False
+    stamp: int | None = None
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a batch takes from one source: slices by reader, and whether it is over after them."""
+    """What a batch takes from one source.
+
+    Attributes:
+        slices: By reader.
+        over: Whether the source is over after them.
+        record: When their rows arrived, where the source stamps that.
+    """
 
     slices: list[list[Slice]]
     over: bool
+    record: Record | None = None
 
 
 class Intake:
@@ -70,7 +81,9 @@ class Intake:
         if len(waiting) == len(self._sources) - len(self.ended()) and waiting:
             return None
         return {
-            name: share or Share([[] for _ in range(self._readers(name, plan))], False)
+            name: self._stamped(name, share)
+            if share is not None
+            else Share([[] for _ in range(self._readers(name, plan))], False)
             for name, share in shares.items()
         }
 
@@ -88,6 +101,7 @@ class Intake:
         for name, rows in read.items():
             progress, source = self._progress[name], self._sources[name]
             progress.rows += rows
+            self._note_stamps(name, shares[name])
             pushed = getattr(source, "pushed", False)
             if shares[name].over or (not pushed and progress.cursor.part >= len(source.parts())):
                 progress.over = True
@@ -114,15 +128,39 @@ class Intake:
     def offsets(self) -> dict[str, Any]:
         """For the manifest."""
         return {
-            name: [progress.cursor.part, progress.cursor.row, progress.rows, progress.over]
-            for name, progress in self._progress.items()
+            name: [p.cursor.part, p.cursor.row, p.rows, p.over, p.stamp]
+            for name, p in self._progress.items()
         }
 
     def restore(self, offsets: dict[str, Any]) -> None:
         """Go on from a manifest."""
-        for name, (part, row, rows, over) in offsets.items():
-            self._progress[name] = Progress(Cursor(part, row), rows, over)
+        for name, (part, row, rows, over, stamp) in offsets.items():
+            self._progress[name] = Progress(Cursor(part, row), rows, over, stamp)
             self._read_before[name] = rows
+
+    def _stamped(self, name: str, share: Share) -> Share:
+        """Rows arrive when it is decided that they are read: a replay goes by the log."""
+        source = self._sources[name]
+        if not isinstance(source, StampedSource):
+            return share
+        parts, last = source.parts(), self._progress[name].stamp
+        record: Record = {}
+        for piece in (piece for slices in share.slices for piece in slices):
+            part = parts[piece.part]
+            stop = extent(source, part).rows if piece.rows is None else piece.start + piece.rows
+            record = {**record, **source.stamp(part, piece.start, stop or piece.start, last)}
+        return replace(share, record=record)
+
+    def _note_stamps(self, name: str, share: Share) -> None:
+        """Remember the last stamp; rows that had not come after all are stamped later."""
+        source, progress = self._sources[name], self._progress[name]
+        if share.record is None or not isinstance(source, StampedSource):
+            return
+        given = [stamp for runs in share.record.values() for _, _, stamp in runs]
+        progress.stamp = max(given, default=progress.stamp)
+        parts = source.parts()
+        if progress.cursor.part < len(parts):
+            source.forget(parts[progress.cursor.part], progress.cursor.row)
 
     def _readers(self, name: str, plan: Plan) -> int:
         return plan.source(name).replicas
@@ -138,6 +176,8 @@ class Intake:
         due = source.due_rows(elapsed_s)
         if due is not None:
             budget = min(budget, self._read_before[name] + int(due) - progress.rows)
+            if budget <= 0 and source.bounded and source.due_rows(elapsed_s + FOREVER_S) == due:
+                budget = 1  # nothing will ever be due any more: look for the end
         if budget <= 0:
             return None
         if self._limit is None:
@@ -150,9 +190,8 @@ class Intake:
     def _limited(self, source: Any, cursor: Cursor, budget: int, readers: int, left: int) -> Share:
         """Never more rows than the limit: guesses at sizes are not good enough for that."""
         parts = source.parts()
-        if cursor.part >= len(parts) or extent(source, parts[cursor.part]).exact:
-            slices = take(source, cursor, budget, readers)
-        else:
+        slices = take(source, cursor, budget, readers)
+        if not all(extent(source, parts[s.part]).exact for share in slices for s in share):
             slices = [[Slice(cursor.part, cursor.row, budget)], *([] for _ in range(readers - 1))]
         return Share(slices, budget >= left and len(parts) == 1)
 
@@ -163,6 +202,7 @@ def shares_to_json(shares: dict[str, Share]) -> dict[str, Any]:
         name: {
             "slices": [[[s.part, s.start, s.rows] for s in slices] for slices in share.slices],
             "over": share.over,
+            "record": share.record,
         }
         for name, share in shares.items()
     }
@@ -171,6 +211,10 @@ def shares_to_json(shares: dict[str, Share]) -> dict[str, Any]:
 def shares_from_json(content: dict[str, Any]) -> dict[str, Share]:
     """From the log."""
     return {
-        name: Share([[Slice(*s) for s in slices] for slices in told["slices"]], told["over"])
+        name: Share(
+            [[Slice(*s) for s in slices] for slices in told["slices"]],
+            told["over"],
+            told["record"],
+        )
         for name, told in content.items()
     }

@@ -17,6 +17,7 @@ from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.slices import Cursor, Slice
+from anabranch.io.stamped import Record
 from anabranch.operators.base import KernelContext
 from anabranch.plan.plan import Plan
 from anabranch.plan.regions import Region, regions
@@ -109,6 +110,7 @@ class Batch:
         cursors: By source, where it stood before.
         over: Sources that have ended, or end with this batch whatever they read.
         state: By region.
+        records: By source that stamps arrivals, the stamps of what this batch reads.
     """
 
     version: int
@@ -118,6 +120,7 @@ class Batch:
     cursors: dict[str, Cursor]
     over: frozenset[str] = frozenset()
     state: dict[str, RegionState] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -200,7 +202,12 @@ def start(master: str | None, app: str, given: Mapping[str, str]) -> SparkSessio
         settings |= {JVM_OPTIONS: f"{QUIET_LOG} {given.get(JVM_OPTIONS, '')}".strip()}
     settings = settings | launched | {key: given[key] for key in given if key != JVM_OPTIONS}
     settings |= {"spark.master": master, "spark.app.name": app}
-    return session_class().builder.config(map={**settings}).getOrCreate()
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    started = session_class().builder.config(map={**settings}).getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        # PySpark's own handler cancels the jobs under way; a run stops behind its batch instead.
+        signal.signal(signal.SIGINT, on_interrupt)
+    return started
 
 
 def our_settings(master: str) -> dict[str, str]:

@@ -111,6 +111,8 @@ class TaskRun:
             reached = end(FIRST) if ended else frontier_after(self._batch.version, rank)
             run.emit(last_word(schema, rank, 1) if ended else None, reached)
             return
+        if name in self._batch.records:
+            source = source.recalling(self._batch.records[name])
         reader = SliceReader(source, rank, self._batch.slices[name][replica])
         rows = 0
         for jumbo, frontier in self._meter.timed("scan", reader.read(SCAN_ROWS)):

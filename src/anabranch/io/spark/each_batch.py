@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -40,6 +41,10 @@ class EachBatchSink(Sink):
     def __repr__(self) -> str:
         """The description that errors use."""
         return f"each_batch {getattr(self.fn, '__name__', type(self.fn).__name__)!r}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only the driver calls: a function that uses the session need not travel."""
+        return {**self.__dict__, "fn": None}
 
     def deliver(self, df: DataFrame, version: int) -> None:
         """Call the function; what it raises names the sink."""

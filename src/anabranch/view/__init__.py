@@ -1,0 +1,1 @@
+"""What a run looks like from outside: views read events, and nothing else."""

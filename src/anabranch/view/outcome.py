@@ -1,0 +1,53 @@
+"""What came of a run, in words for people and as one object for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from anabranch.engines.handle import Result
+from anabranch.view.progress import change_line
+
+
+def in_words(result: Result) -> str:
+    """Rate, plan tree and plan changes."""
+    read = f"{result.rows_in:,} rows in, {result.rows_out:,} out, in {result.seconds:.1f} s"
+    end = "all sources have ended" if result.ended else "stopped before the end of its sources"
+    changes = [f"  {change_line(change)}" for change in result.reconfigurations]
+    return "\n".join(
+        [
+            f"{result.flow} on {result.engine}: {result.rate_per_s:,.0f} rows a second",
+            f"  {read}; {end}",
+            f"  latency {result.latency_p50_ms:,.0f} ms p50, {result.latency_p99_ms:,.0f} ms p99",
+            repr(result.plan),
+            *([f"plan changes: {len(changes)}", *changes] if changes else ["no plan changes"]),
+        ]
+    )
+
+
+def as_object(app: str, result: Result) -> dict[str, Any]:
+    """What `run --json` prints; plans are objects as `plan --json` writes them."""
+    return {
+        "app": app,
+        "engine": result.engine,
+        "rows_in": result.rows_in,
+        "rows_out": result.rows_out,
+        "seconds": round(result.seconds, 3),
+        "rate_per_s": round(result.rate_per_s, 1),
+        "latency_ms": {
+            "p50": round(result.latency_p50_ms, 1),
+            "p99": round(result.latency_p99_ms, 1),
+        },
+        "ended": result.ended,
+        "reconfigurations": [
+            {
+                "at_s": round(change.at_s, 3),
+                "pause_ms": round(change.pause_ms, 1),
+                "what": list(change.moved),
+                "from": json.loads(change.before),
+                "to": json.loads(change.after),
+            }
+            for change in result.reconfigurations
+        ],
+        "plan": json.loads(result.plan.to_json()),
+    }

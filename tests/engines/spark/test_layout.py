@@ -1,0 +1,167 @@
+"""Which regions share a task, and which stage each of them runs in."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch.engines.spark.layout import Layout, layout, needs_order
+from anabranch.flow import Flow
+from anabranch.io.source import Chunk
+from anabranch.plan.plan import Plan
+from anabranch.plan.regions import regions
+
+ROWS = ab.memory([{"k": 1, "v": 1}])
+
+
+class Pushed:
+    """Stands for a streaming DataFrame: its rows come by themselves."""
+
+    pushed, bounded, order = True, False, "v"
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+
+    def parts(self) -> tuple[str, ...]:
+        return ("pushed",)
+
+    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+        raise AssertionError("nobody reads it")
+
+    def due_rows(self, elapsed_s: float) -> int | None:
+        return None
+
+
+def chain(source: object = ROWS, order: str = "total") -> Flow:
+    """s → scale → count → out."""
+    flow = Flow("chain", buckets=8, order=order)
+    flow.source("s", source).map("scale", lambda b: {"v": b["v"]}, out="k: int64, v: int64").apply(
+        "count", counted
+    ).sink("out", ab.collect())
+    return flow
+
+
+@ab.partitioned(key="k", out="k: int64, n: int64")
+def counted(ctx):
+    for _ in ctx.tuples():
+        ctx.emit(n=1)
+
+
+def where(found: Layout) -> dict[str, tuple[int, int, int]]:
+    """Stage, first task and replicas of each region."""
+    return {n: (s.stage, s.first_task, s.replicas) for n, s in found.stations.items()}
+
+
+def joined(found: Layout) -> set[str]:
+    return {name for name, station in found.stations.items() if station.joined}
+
+
+def test_a_plan_with_one_replica_of_everything_is_one_task_without_a_shuffle():
+    flow = chain()
+    found = layout(flow, Plan.sequential(flow))
+    assert found.tasks == (1,)
+    assert joined(found) == {"scale", "count", "out"}
+    assert all(link.local for link in found.links)
+
+
+def test_replicas_of_a_keyed_region_stand_behind_a_shuffle_and_the_ordered_sink_behind_another():
+    flow = chain()
+    found = layout(flow, Plan.sequential(flow).with_replicas("count", 3))
+    assert found.tasks == (1, 3, 1)
+    assert joined(found) == {"scale"}
+    assert where(found)["out"] == (2, 0, 1)
+
+
+def test_a_sink_that_need_not_restore_order_writes_in_the_tasks_that_made_the_rows():
+    flow = chain(order="key")
+    found = layout(flow, Plan.sequential(flow).with_replicas("count", 3))
+    assert found.tasks == (1, 3)
+    assert joined(found) == {"scale", "out"}
+
+
+@pytest.mark.parametrize(("readers", "replicas", "same_task"), [(2, 2, True), (2, 3, False)])
+def test_stateless_replicas_join_as_many_readers(readers, replicas, same_task):
+    flow = chain()
+    plan = Plan.sequential(flow).with_source("s", replicas=readers)
+    found = layout(flow, plan.with_replicas("scale", replicas))
+    assert ("scale" in joined(found)) is same_task
+    assert found.stations["scale"].sliced is same_task
+
+
+def test_a_changelog_needs_no_order_in_front_of_its_sink():
+    flow = Flow("changes", buckets=8)
+    flow.source("s", ROWS).aggregate("count", key="k", n=ab.count(), emit="changes").sink(
+        "out", ab.collect()
+    )
+    [sink] = [region for region in regions(flow) if region.name == "out"]
+    assert not needs_order(flow, sink)
+    found = layout(flow, Plan.sequential(flow).with_replicas("count", 2))
+    assert "out" in joined(found)
+
+
+def test_a_join_of_a_short_and_a_long_way_waits_for_the_long_one():
+    flow = Flow("tee", buckets=8)
+    rows = flow.source("s", ROWS)
+    long_way = rows.apply("count", counted).map(
+        "back", lambda b: {"v": b["n"]}, out="k: int64, v: int64"
+    )
+    rows.union("both", long_way).sink("out", ab.collect())
+    found = layout(flow, Plan.sequential(flow).with_replicas("count", 2).with_replicas("both", 2))
+    stages = {name: stage for name, (stage, _, _) in where(found).items()}
+    assert stages == {"s": 0, "count": 1, "both": 2, "out": 3}
+    short = next(link for link in found.into("both") if link.producer == "s")
+    assert found.stations["both"].stage - found.stations[short.producer].stage > 1
+
+
+def test_regions_of_one_stage_have_tasks_of_their_own():
+    flow = Flow("two", buckets=8)
+    rows = flow.source("s", ROWS)
+    rows.apply("left", counted).sink("a", ab.collect())
+    rows.apply("right", counted).sink("b", ab.collect())
+    plan = Plan.sequential(flow).with_replicas("left", 2).with_replicas("right", 3)
+    found = layout(flow, plan)
+    assert found.tasks == (1, 5, 2)
+    tasks = [found.roots(1, task) for task in range(5)]
+    assert [(s.region.name, replica) for [(s, replica)] in tasks] == [
+        ("left", 0),
+        ("left", 1),
+        ("right", 0),
+        ("right", 1),
+        ("right", 2),
+    ]
+    assert found.roots(1, 5) == []
+
+
+def test_sources_are_side_by_side_in_the_first_stage():
+    flow = Flow("two", buckets=8)
+    flow.source("a", ROWS).union("both", flow.source("b", ROWS)).sink("out", ab.collect())
+    plan = Plan.sequential(flow).with_source("a", replicas=2)
+    found = layout(flow, plan)
+    assert where(found) == {"a": (0, 0, 2), "b": (0, 2, 1), "both": (1, 0, 1), "out": (1, 0, 1)}
+    assert "out" in joined(found)
+
+
+def test_a_pushed_source_is_one_task_that_speaks_for_it_whatever_the_plan_says():
+    flow = chain(Pushed())
+    plan = Plan.sequential(flow).with_source("s", replicas=4)
+    found = layout(flow, plan)
+    assert found.stations["s"].pushed
+    assert found.tasks[0] == 1
+
+
+def test_behind_a_pushed_source_stateless_work_is_done_where_the_rows_are_and_state_is_not():
+    flow = chain(Pushed())
+    found = layout(flow, Plan.sequential(flow))
+    assert "scale" in joined(found)
+    assert "count" not in joined(found)
+    assert found.tasks == (1, 1)
+
+
+def test_links_are_numbered_as_the_flow_numbers_them_whatever_the_plan():
+    flow = chain()
+    plans = [Plan.sequential(flow), Plan.sequential(flow).with_replicas("count", 3)]
+    ends = [
+        [(link.number, link.producer, link.consumer) for link in layout(flow, plan).links]
+        for plan in plans
+    ]
+    assert ends[0] == ends[1]
+    assert [number for number, _, _ in ends[0]] == [0, 1, 2]
