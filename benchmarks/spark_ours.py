@@ -6,13 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from spark_baselines import CORES, batch_seconds
+from spark_baselines import CORES
 from word_data import Pass, WordFiles
 
 import anabranch as ab
 from anabranch.apps.word_count import split
-from anabranch.engines.handle import Run
-from anabranch.events import Event
+from anabranch.events import Event, Observed
 from anabranch.plan.plan import Plan
 from anabranch.plan.starting import side_by_side
 
@@ -35,13 +34,23 @@ def run_ours(
         listener: Hears every event.
     """
     flow, plan = word_count(files, work / "out", emit)
+    rows: list[int] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Observed):
+            rows.append(event.observation.rows_in)
+        if listener is not None:
+            listener(event)
+
     handle = ab.start(
-        flow, plan=plan, session=session, checkpoint=work / "checkpoint", listener=listener
+        flow, plan=plan, session=session, checkpoint=work / "checkpoint", listener=hear
     )
     handle.await_termination()
-    return Pass(
-        batch_seconds(progress_of(handle), files), tuple(sorted((work / "out").glob("*.parquet")))
-    )
+    if rows != [files.lines_a_batch] * files.batches:
+        raise AssertionError(f"batches of {rows} lines, due were {files.lines_a_batch} in each")
+    progress = handle.engine.query.recentProgress[: files.batches]
+    seconds = tuple(each["durationMs"]["triggerExecution"] / 1000 for each in progress)
+    return Pass(seconds, tuple(sorted((work / "out").glob("*.parquet"))))
 
 
 def word_count(files: WordFiles, out: Path, emit: str) -> tuple[ab.Flow, Plan]:
@@ -54,9 +63,3 @@ def word_count(files: WordFiles, out: Path, emit: str) -> tuple[ab.Flow, Plan]:
         .sink("out", ab.parquet(out))
     )
     return flow, side_by_side(flow, CORES, batch_rows=files.lines_a_batch)
-
-
-def progress_of(handle: Run) -> list[object]:
-    """What Spark tells of its micro-batches."""
-    query = handle.engine.query
-    return list(query.recentProgress)

@@ -39,7 +39,7 @@ def main(paths: list[str]) -> None:
     table = counts.table().sort_by([("n", "descending"), ("word", "ascending")])
     for row in table.slice(0, TOP).to_pylist():
         print(row["word"], row["n"])
-    print(f"{result.rows_in} lines, {result.rate_per_s:,.0f} a second", file=sys.stderr)
+    print(f"{result.rows_in} lines, {result.rate_per_s:,.0f} a second")
 
 
 if __name__ == "__main__":

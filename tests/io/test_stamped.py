@@ -108,3 +108,30 @@ def test_heartbeats_of_another_time_are_not_passed_on():
 def test_a_column_that_exists_is_refused():
     with pytest.raises(SourceError, match="'x'"):
         _ = stamped(memory(TABLE), Ticks(), column="x").schema
+
+
+def test_a_copy_in_another_process_stamps_nothing_by_itself():
+    source = stamped(memory(TABLE), Ticks())
+    source.read("memory", 0, 10)
+    copy = pickle.loads(pickle.dumps(source))
+    assert copy.read("memory", 0, 10).batch == source.read("memory", 0, 10).batch
+    with pytest.raises(SourceError, match=r"stamped memory.*rows without one.*recalling"):
+        copy.read("memory", 0, 11)
+
+
+def test_rows_stamped_ahead_are_recalled_elsewhere():
+    source = stamped(memory(TABLE), Ticks())
+    source.read("memory", 0, 10)
+    record = source.stamp("memory", 5, 20, not_before=None)
+    assert record == {"memory": [(5, 10, FIRST_CLOCK + 1), (10, 20, FIRST_CLOCK + 2)]}
+    copy = pickle.loads(pickle.dumps(source)).recalling(record)
+    assert copy.read("memory", 5, 15).batch == source.read("memory", 5, 15).batch
+
+
+def test_stamps_that_were_taken_back_are_given_again():
+    source = stamped(memory(TABLE), Ticks())
+    source.stamp("memory", 0, 20, not_before=None)
+    source.forget("memory", 8)
+    assert source.stamp("memory", 0, 20, not_before=FIRST_CLOCK + 70) == {
+        "memory": [(0, 8, FIRST_CLOCK + 1), (8, 20, FIRST_CLOCK + 70)]
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 from uuid import uuid4
 
@@ -17,6 +17,7 @@ from anabranch.io.transaction import require_fit
 
 SCHEMA_FILE = ".schema.arrow"
 PENDING = ".pending-"
+OF_TASK = re.compile(r"\.pending-(\d{12,})-.*")
 COMMITTED = re.compile(r"part-(\d{8,})(?:-\d{3,})?\.(parquet|csv|jsonl)")
 
 
@@ -86,7 +87,11 @@ class DirectorySink(Sink):
         return self._description
 
     def open(self, schema: pa.Schema, version: int) -> None:
-        """Go on after `version`: files of later versions and unfinished ones are removed."""
+        """Go on after `version`: files of later versions and unfinished ones are removed.
+
+        What tasks wrote for later versions stays hidden, until `sweep`: another run may have been
+        committing it when this one took over.
+        """
         if (field := self._encoding.unfit(schema)) is not None:
             raise self._error(
                 f"columns that {self._encoding.name} can hold",
@@ -181,6 +186,15 @@ class DirectorySink(Sink):
                 _to_disk(self._directory)
         self._committed = max(self._committed, version)
 
+    def sweep(self, version: int) -> None:
+        """Remove what tasks have left hidden up to `version`, which has been revealed."""
+        with self._named_errors():
+            for name in os.listdir(self._directory):
+                match = OF_TASK.fullmatch(name)
+                if match and int(match[1]) <= version:
+                    with suppress(FileNotFoundError):
+                        os.remove(os.path.join(self._directory, name))
+
     def _path(self, version: int) -> str:
         return os.path.join(self._directory, f"part-{version:08d}.{self._encoding.name}")
 
@@ -220,7 +234,9 @@ class DirectorySink(Sink):
             )
 
     def _remove_after(self, version: int) -> None:
-        gone = [name for name in os.listdir(self._directory) if name.startswith(PENDING)]
+        self.sweep(version)
+        hidden = [name for name in os.listdir(self._directory) if name.startswith(PENDING)]
+        gone = [name for name in hidden if not OF_TASK.fullmatch(name)]
         later = committed_files(self._directory)
         # The newest first: a kill in between must leave no hole.
         gone += [name for name in reversed(later) if later[name] > version]

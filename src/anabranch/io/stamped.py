@@ -54,7 +54,7 @@ class StampedSource(Source):
     """See `stamped`."""
 
     def __init__(
-        self, source: Source, clock: Callable[[], int], column: str, record: Record | None
+        self, source: Source, clock: Callable[[], int] | None, column: str, record: Record | None
     ) -> None:
         """Remember what to wrap; the record grows with the rows read."""
         self._source = source
@@ -70,13 +70,13 @@ class StampedSource(Source):
         return f"stamped {self._source!r}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything, the record included, but the lock."""
-        state = self.__dict__.copy()
+        """The record, and neither lock nor clock: stamps are given in one place only."""
+        state = {**self.__dict__, "_clock": None}
         del state["_lock"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """The copy goes on from the same record, with a lock of its own."""
+        """The copy goes by the same record, with a lock of its own."""
         self.__dict__.update(state)
         self._lock = Lock()
 
@@ -192,6 +192,13 @@ class StampedSource(Source):
         return stamps
 
     def _now(self) -> int:
+        if self._clock is None:
+            raise SourceError(
+                repr(self),
+                "the arrival times of all rows that a copy reads, in its record",
+                "rows without one",
+                "stamp them where the clock is, and read with recalling(record)",
+            )
         now = int(self._clock())
         self._latest = now if self._latest is None else max(now, self._latest)
         return self._latest

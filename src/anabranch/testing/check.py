@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
-from anabranch.errors import DeterminismError
+from anabranch.errors import DeterminismError, EngineError, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
 from anabranch.testing.blame import Seen, blame, run_recorded
@@ -178,6 +178,8 @@ def _compared(
     """How another run differs, and which step is to blame; an error is a difference too."""
     try:
         got, right = run_recorded(partial(runner, fed))
+    except (EngineError, UnknownNameError):
+        raise  # says nothing about the flow
     except Exception as error:
         return raised(error), getattr(error, "step", None)
     found = difference(flow, expected, got)

@@ -90,7 +90,7 @@ class Progress:
     @contextmanager
     def live(self, console: Console) -> Iterator[None]:
         """Show it while the block runs, if the console is a terminal; leave nothing behind."""
-        if not console.is_terminal:
+        if False:
             yield
             return
         # Whatever the run prints goes above the lines that move.

@@ -1,6 +1,6 @@
 """A flow to be killed, and the program that runs it; `test_kills` starts and kills it.
 
-    python killing.py DIRECTORY [POINT@BATCH]
+    python killing.py DIRECTORY BATCHES [POINT@BATCH]
 
 Says on standard output when the run has started and when a batch is done. With a point the program
 kills itself there, in the first batch from the given one on that gets to it.
@@ -24,9 +24,11 @@ from anabranch.engines.spark import keeper
 from anabranch.events import Event, Observed, RunEnded, RunStarted
 from anabranch.plan.plan import Plan
 
-ROWS, BATCH_ROWS, CHANGE_EVERY = 900, 50, 3
+BATCH_ROWS, CHANGE_EVERY = 50, 3
 REPLICAS = (1, 3, 2, 4)  # of the keyed regions, in turn
 CLICK = pa.schema([("at", pa.int64()), ("user", pa.string()), ("page", pa.int64())])
+# A JVM that lives for seconds is better off without its second compiler: half the work to start.
+SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 Point = tuple[str, int]
 
@@ -60,7 +62,7 @@ def numbered(ctx: Any) -> None:
         ctx.emit(number=ctx.state["n"], page=row.page, clicks=row.clicks)
 
 
-def build(directory: Path, point: Point | None = None) -> ab.Flow:
+def build(directory: Path, batches: int, point: Point | None = None) -> ab.Flow:
     """Visits of users, and numbered counts of pages per window; both in total order."""
 
     def armed(batch: pa.RecordBatch) -> dict[str, Any]:
@@ -70,7 +72,7 @@ def build(directory: Path, point: Point | None = None) -> ab.Flow:
 
     driver = os.getpid()
     flow = ab.Flow("kills", buckets=16)
-    source = ab.generate(clicks, CLICK, ROWS, seed=11)
+    source = ab.generate(clicks, CLICK, batches * BATCH_ROWS, seed=11)
     found = flow.source("clicks", source, time="at", lateness=9)
     found = found.map("armed", armed, keeps=("at", "user", "page"))
     found.apply("visits", visits).sink("visitors", ab.parquet(directory / "visitors"))
@@ -112,9 +114,9 @@ def arm_worker(point: Point, driver: int, directory: Path) -> None:
     def dying(storage: Any, name: str, *rest: Any, **options: Any) -> tuple[int, int]:
         version = int(name.partition("-")[0])
         changed = version % CHANGE_EVERY == 0
-        if version >= batch and changed == (kind == "change"):
-            if any((directory / "checkpoint" / "state").glob(f"{version:012d}-*")):
-                kill(driver)
+        begun = any((directory / "checkpoint" / "state").glob(f"{version:012d}-*"))
+        if version >= batch and changed == (kind == "change") and begun:
+            kill(driver)
         return write(storage, name, *rest, **options)
 
     keeper.write_state = dying
@@ -150,9 +152,9 @@ def wrap(owner: type, name: str, version_of: Callable[..., int], batch: int) -> 
     setattr(owner, name, dying)
 
 
-def main(directory: Path, point: Point | None) -> None:
+def main(directory: Path, batches: int, point: Point | None) -> None:
     """Go on from the checkpoint, to the end or to the point."""
-    flow = build(directory, point)
+    flow = build(directory, batches, point)
     if point is not None:
         arm_driver(point)
 
@@ -171,11 +173,12 @@ def main(directory: Path, point: Point | None) -> None:
         plan=plan_of(flow, begun),
         checkpoint=directory / "checkpoint",
         master="local[2,4]",
+        conf=SHORT_LIVED,
         listener=hear,
     )
     handle.await_termination()
 
 
 if __name__ == "__main__":
-    place, at = sys.argv[2].split("@") if len(sys.argv) > 2 else ("", "0")
-    main(Path(sys.argv[1]), (place, int(at)) if place else None)
+    place, at = sys.argv[3].split("@") if len(sys.argv) > 3 else ("", "0")
+    main(Path(sys.argv[1]), int(sys.argv[2]), (place, int(at)) if place else None)

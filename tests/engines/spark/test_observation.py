@@ -1,0 +1,192 @@
+"""What a run on Spark tells of itself: rows, times, rates, and how they fit together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from pyspark.sql import SparkSession
+
+import anabranch as ab
+from anabranch.engines.handle import Result
+from anabranch.events import (
+    Event,
+    Observation,
+    Observed,
+    Reconfiguration,
+    RunEnded,
+    RunStarted,
+    StepMetrics,
+)
+from anabranch.flow import Flow
+from anabranch.plan.plan import Plan
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+ROWS, BATCH = 3000, 600
+LATE, BAD = 7, 5
+
+
+@dataclass
+class Told:
+    """One run and all that it told."""
+
+    result: Result
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def batches(self) -> list[Observation]:
+        return [event.observation for event in self.events if isinstance(event, Observed)]
+
+    def sums(self, step: str) -> tuple[int, int]:
+        """Rows in and out over all batches."""
+        steps = [batch.step(step) for batch in self.batches]
+        return sum(each.rows_in for each in steps), sum(each.rows_out for each in steps)
+
+    def last(self, step: str) -> StepMetrics:
+        return self.batches[-1].step(step)
+
+
+def rows() -> list[dict[str, int]]:
+    """Some come too late, some make the code raise."""
+    drawn = [{"ts": number, "k": number % 10, "v": number} for number in range(ROWS)]
+    for number in range(LATE):
+        drawn[1000 + number]["ts"] = 0
+    for number in range(BAD):
+        drawn[2000 + number]["v"] = -1
+    return drawn
+
+
+@ab.map(out="ts: int64, k: int64, v: int64", keeps=["ts", "k"], on_error="skip")
+def checked(batch):
+    if min(batch["v"].to_pylist(), default=0) < 0:
+        raise ValueError("below zero")
+    return batch
+
+
+def flow_of() -> Flow:
+    flow = Flow("observed", buckets=16)
+    timed = flow.source("s", ab.memory(rows()), time="ts", lateness=5)
+    half = timed.apply("checked", checked).filter(
+        "even", lambda batch: [v % 2 == 0 for v in batch["v"].to_pylist()]
+    )
+    half.aggregate("totals", key="k", emit="every", sum=ab.sum("v")).sink("out", ab.collect())
+    timed.late.sink("late", ab.collect())
+    return flow
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession) -> Told:
+    flow = flow_of()
+    plan = Plan.sequential(flow).with_source("s", batch_rows=BATCH).with_replicas("totals", 2)
+    events: list[Event] = []
+
+    def listen(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, Observed) and event.observation.batch == 1:
+            handle.apply(plan.with_replicas("totals", 3))
+
+    handle = ab.start(flow, plan=plan, session=spark, listener=listen)
+    assert handle.await_termination(100)
+    return Told(handle.result(), events)
+
+
+def test_a_run_begins_and_ends_with_what_it_is_and_did(told: Told) -> None:
+    first, last = told.events[0], told.events[-1]
+    assert isinstance(first, RunStarted)
+    assert (first.flow, first.engine, first.version) == ("observed", "spark", -1)
+    assert isinstance(last, RunEnded)
+    assert (last.rows_in, last.ended) == (ROWS, True)
+    assert last.rows_out == sum(batch.rows_out for batch in told.batches)
+
+
+def test_rows_of_batches_add_up(told: Told) -> None:
+    assert sum(batch.rows_in for batch in told.batches) == ROWS
+    assert [batch.batch for batch in told.batches] == list(range(len(told.batches)))
+    kept = (ROWS - LATE - BAD) // 2
+    assert told.result.rows_out == pytest.approx(kept + LATE, abs=BAD + LATE)
+    assert told.sums("out")[0] + told.sums("late")[0] == told.result.rows_out
+
+
+def test_steps_tell_rows_in_and_out_and_how_selective_they_are(told: Told) -> None:
+    assert told.sums("s.time") == (ROWS, ROWS)  # late tuples leave by another port
+    assert told.sums("checked") == (ROWS - LATE, ROWS - LATE - BAD)
+    came, went = told.sums("even")
+    assert came == ROWS - LATE - BAD
+    assert told.sums("totals") == (went, went)
+    full = [batch.step("even") for batch in told.batches if batch.step("even").rows_in > 100]
+    assert full
+    assert all(step.selectivity == pytest.approx(0.5, abs=0.02) for step in full)
+
+
+def test_steps_tell_how_long_they_worked(told: Told) -> None:
+    for step in ("s.time", "checked", "even", "totals"):
+        busy = [batch.step(step).busy_s for batch in told.batches if batch.step(step).rows_in]
+        assert all(seconds > 0 for seconds in busy), step
+        assert sum(busy) < told.result.seconds * 2  # two cores
+
+
+def test_steps_with_state_tell_their_keys(told: Told) -> None:
+    assert told.last("totals").keys == 5  # only even ones are left of ten
+    assert told.last("checked").keys is None
+
+
+def test_what_was_lost_on_purpose_is_counted_from_the_start(told: Told) -> None:
+    assert told.last("s.time").late == LATE
+    assert told.last("checked").skipped == BAD
+    counted = [batch.step("s.time").late for batch in told.batches]
+    assert counted == sorted(counted)
+    assert counted[0] == 0
+
+
+def test_the_time_of_a_batch_is_told_to_its_last_part(told: Told) -> None:
+    for batch in told.batches:
+        times = batch.times
+        parts = [times.fixed_s, times.scan_s, times.shuffle_s]
+        parts += [times.compute_s, times.state_s, times.sink_s]
+        assert all(seconds >= 0 for seconds in parts)
+        assert sum(parts) == pytest.approx(times.total_s, rel=0.05)
+        assert min(times.fixed_s, times.scan_s, times.compute_s, times.state_s) > 0
+
+
+def test_pipelines_are_busy_for_a_part_of_the_time(told: Told) -> None:
+    for batch in told.batches:
+        assert [p.steps for p in batch.pipelines] == [
+            pipeline for region in told.result.plan.regions for pipeline in region.pipelines
+        ]
+        assert all(0 <= p.busy_share <= 1 for p in batch.pipelines)
+        assert all(0 <= p.overhead_share <= 1 for p in batch.pipelines)
+    assert any(p.busy_share > 0 for p in told.batches[0].pipelines)
+
+
+def test_regions_and_sources_tell_their_throughput(told: Told) -> None:
+    for batch in told.batches:
+        [source] = batch.sources
+        assert source.rows == batch.rows_in
+        assert source.rate_per_s == pytest.approx(batch.rows_in / batch.times.total_s)
+        regions = {region.region: region for region in batch.regions}
+        assert regions["s.time"].rows_per_s == pytest.approx(source.rate_per_s)
+        assert regions["totals"].replicas in (2, 3)
+
+
+def test_the_backlog_falls_to_nothing(told: Told) -> None:
+    backlog = [batch.sources[0].backlog_rows for batch in told.batches]
+    assert backlog == [max(0, ROWS - BATCH * (number + 1)) for number in range(len(backlog))]
+
+
+def test_most_tuples_are_not_slower_than_the_slowest(told: Told) -> None:
+    slowest = max(batch.times.total_s for batch in told.batches) * 1000
+    for batch in told.batches:
+        assert 0 < batch.latency_p50_ms <= batch.latency_p99_ms <= slowest
+    assert told.result.latency_p50_ms == told.batches[-1].latency_p50_ms
+
+
+def test_a_change_of_plan_is_told_once_with_its_cause_and_cost(told: Told) -> None:
+    [change] = [event for event in told.events if isinstance(event, Reconfiguration)]
+    assert change.batch == 2
+    assert [line.split(",")[0] for line in change.moved] == ["2 → 3 replicas of region totals"]
+    assert change.loaded_bytes > 0
+    assert 0 < change.pause_ms < told.batches[2].times.total_s * 1000
+    assert Plan.from_json(change.before).region("totals").replicas == 2
+    assert Plan.from_json(change.after) == told.result.plan
+    assert told.result.reconfigurations == (change,)

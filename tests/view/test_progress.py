@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from anabranch.apps import word_count
+from anabranch.engines.handle import Result
+from anabranch.events import (
+    BatchTimes,
+    Observation,
+    Observed,
+    Reconfiguration,
+    RunStarted,
+    SourceMetrics,
+)
+from anabranch.plan.plan import Plan
+from anabranch.view.outcome import as_object, in_words
+from anabranch.view.progress import Progress, plan_line
+
+NARROW = Plan.sequential(word_count.build(text="a"))
+WIDE = NARROW.with_replicas("count", 2)
+TIMES = BatchTimes(0.5, 0.2, 0.1, 0.0, 0.15, 0.03, 0.02)
+CHANGE = Reconfiguration(
+    4.0, 2, 12.4, tuple(NARROW.diff(WIDE)), 0, NARROW.to_json(), WIDE.to_json()
+)
+
+
+def seen(batch: int, at_s: float, backlog: int | None = 70) -> Observed:
+    sources = (SourceMetrics("lines", 1000, 2000.0, backlog),)
+    return Observed(Observation(at_s, batch, 1000, 10, TIMES, 250.0, 1500.0, sources=sources))
+
+
+@pytest.fixture
+def progress() -> Progress:
+    told = Progress("word-count")
+    told.hear(RunStarted("word-count", "spark", NARROW.to_json(), -1))
+    return told
+
+
+def line(progress: Progress, name: str) -> str:
+    (found,) = [each for each in str(progress).splitlines() if each.startswith(name)]
+    return found.removeprefix(name).strip()
+
+
+def test_the_rate_counts_the_time_between_batches(progress):
+    progress.hear(seen(0, at_s=0.5))
+    progress.hear(seen(1, at_s=2.0))
+    assert line(progress, "rate") == "1,000 rows/s"
+
+
+def test_the_rate_is_that_of_the_newest_batches(progress):
+    progress.hear(seen(0, at_s=100.0))
+    for batch in range(1, 6):
+        progress.hear(seen(batch, at_s=100.0 + batch * 0.5))
+    assert line(progress, "rate") == "2,000 rows/s"
+
+
+def test_rows_add_up(progress):
+    progress.hear(seen(0, 0.5))
+    progress.hear(seen(1, 1.0))
+    assert line(progress, "rows") == "2,000 in, 20 out"
+
+
+def test_a_batch_shows_where_its_time_went(progress):
+    progress.hear(seen(7, 0.5))
+    assert line(progress, "batch").startswith("7: 1,000 rows, 0.50 s = 0.20 fixed + 0.10 scan")
+
+
+def test_latency_and_backlog_are_shown(progress):
+    progress.hear(seen(0, 0.5))
+    assert line(progress, "latency") == "250 ms p50, 1,500 ms p99"
+    assert line(progress, "backlog") == "70 rows"
+
+
+def test_a_backlog_that_nobody_knows_is_not_zero(progress):
+    progress.hear(seen(0, 0.5, backlog=None))
+    assert line(progress, "backlog") == "unknown"
+
+
+def test_a_plan_change_shows_in_the_plan_and_as_the_last_change(progress):
+    progress.hear(seen(0, 0.5))
+    before = line(progress, "plan")
+    progress.hear(CHANGE)
+    assert (before, line(progress, "plan")) == (plan_line(NARROW), plan_line(WIDE))
+    assert line(progress, "change") == (
+        "at 4.0 s: 1 → 2 replicas of region count, 128 of 256 buckets move (12 ms pause)"
+    )
+
+
+def test_a_terminal_shows_it_while_it_runs(progress):
+    progress.hear(seen(0, 0.5))
+    screen = io.StringIO()
+    with progress.live(Console(file=screen, force_terminal=True, width=120)):
+        pass
+    assert "1,000 in, 10 out" in screen.getvalue()
+
+
+def test_without_a_terminal_nothing_is_shown(progress):
+    progress.hear(seen(0, 0.5))
+    file = io.StringIO()
+    with progress.live(Console(file=file)):
+        pass
+    assert file.getvalue() == ""
+
+
+RESULT = Result("word-count", "spark", 3000, 30, 1.5, 250.0, 1500.0, (CHANGE,), WIDE, ended=True)
+
+
+def test_the_outcome_in_words_has_rate_plan_tree_and_changes():
+    text = in_words(RESULT)
+    assert "word-count on spark: 2,000 rows a second" in text
+    assert repr(WIDE) in text
+    assert "plan changes: 1\n  at 4.0 s: 1 → 2 replicas of region count" in text
+
+
+def test_the_outcome_as_an_object_has_the_plans_of_each_change():
+    told = as_object("mine:flow", RESULT)
+    (change,) = told["reconfigurations"]
+    assert (change["at_s"], change["pause_ms"]) == (4.0, 12.4)
+    assert change["from"]["regions"][1]["replicas"] == 1
+    assert change["to"] == told["plan"]
+    assert change["what"] == NARROW.diff(WIDE)
+    assert (told["app"], told["rate_per_s"], told["latency_ms"]) == (
+        "mine:flow",
+        2000.0,
+        {"p50": 250.0, "p99": 1500.0},
+    )
