@@ -90,9 +90,6 @@ class Progress:
     @contextmanager
     def live(self, console: Console) -> Iterator[None]:
         """Show it while the block runs, if the console is a terminal; leave nothing behind."""
-        if False:
-            yield
-            return
         # Whatever the run prints goes above the lines that move.
         with Live(
             get_renderable=self.__rich__,

@@ -84,7 +84,7 @@ class InProcess:
         version = 0 if last is None else last.version + 1
         plan = wishes[0]
         for number in range(version, version + MOST_BATCHES):
-            if batches.over:
+            if batches.ended():
                 return self._result(checkpoint)
             if len(wishes) > 1 and self._rng.random() < 0.4:
                 wishes.pop(0)

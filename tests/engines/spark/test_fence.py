@@ -71,7 +71,7 @@ class Running:
         return done
 
     def to_the_end(self) -> None:
-        while not self.batches.over:
+        while not self.batches.ended():
             self.next()
 
     def job(self, layout: Layout, batch: Batch) -> Outcome:

@@ -20,6 +20,7 @@ from anabranch.engines.spark.keeper import sweep
 from anabranch.engines.spark.layout import Layout
 from anabranch.engines.spark.program import Batch, Outcome, Program, RegionState
 from anabranch.engines.spark.sinks import Sinks
+from anabranch.errors import StateError
 from anabranch.plan.plan import Plan
 
 CLEAN_EVERY = 8
@@ -70,8 +71,7 @@ class Batches:
             self.intake.restore(last.offsets)
         sinks.open(last)
 
-    @property
-    def over(self) -> bool:
+    def ended(self) -> bool:
         """Whether the end of all sources has been worked on."""
         last = self._checkpoint.last
         return last is not None and last.ended
@@ -84,7 +84,7 @@ class Batches:
         self, version: int, wish: Plan, before: Plan, elapsed_s: float, job: Job
     ) -> Done | None:
         """Run a batch, or make it visible if it has happened; None when there is nothing to do."""
-        happened = self._checkpoint.manifest(version)
+        happened = self._happened(version)
         if happened is not None:
             self._sinks.commit(happened)
             return None
@@ -111,6 +111,22 @@ class Batches:
         seconds = time.monotonic() - began
         self._clean(manifest)
         return Done(plan, before, outcome, read, manifest, seconds, began)
+
+    def _happened(self, version: int) -> Manifest | None:
+        """The manifest of a batch that is asked for again, which can only be the last one."""
+        last = self._checkpoint.last
+        known = -1 if last is None else last.version
+        happened = self._checkpoint.manifest(version)
+        if version < known or (happened is not None and version > known):
+            raise StateError(
+                f"checkpoint {self._checkpoint.storage.location}",
+                f"batch {known} again, or one that has not happened",
+                f"batch {version}"
+                + (", which another run committed meanwhile" if version > known else ""),
+                "start again, with one run at a time; if that does not help, Spark's own part of "
+                "the checkpoint is lost: start afresh in a new checkpoint directory",
+            )
+        return happened
 
     def _described(
         self, version: int, plan: Plan, shares: dict[str, Share], last: Manifest | None

@@ -30,7 +30,7 @@ from anabranch.engines.spark.observe import observation_of, percentile, reconfig
 from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, use
 from anabranch.engines.spark.sinks import Sinks
-from anabranch.errors import EngineError
+from anabranch.errors import AnabranchError, EngineError
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
@@ -113,7 +113,7 @@ class SparkEngine:
         self._started = time.monotonic()
         version = -1 if last is None else last.version
         tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version))
-        if self._batches.over:
+        if self._batches.ended():
             self._finish()
             return
         writer = stream(self._spark, self._program).writeStream.queryName(self._flow.name)
@@ -133,7 +133,9 @@ class SparkEngine:
         """Wait for the end; raises what ended the run, if that was an error."""
         ended = self._over.wait(timeout_s)
         if ended and self._error is not None:
-            raise self._error
+            # An error of ours says it all; the way it took through Spark's threads does not help.
+            ours = isinstance(self._error, AnabranchError)
+            raise self._error.with_traceback(None) if ours else self._error
         return ended
 
     def stop(self) -> None:
@@ -145,7 +147,7 @@ class SparkEngine:
 
     def _on_batch(self, pushed: DataFrame, version: int) -> None:
         """What Spark calls for each micro-batch."""
-        if self._batches.over:
+        if self._batches.ended() or self._error is not None:
             return  # the query has not been stopped yet
         spark = pushed.sparkSession
         for key, value in CONF.items():
@@ -166,8 +168,10 @@ class SparkEngine:
         except BaseException as error:
             self._error = error
             self._end_query(version)
-            raise
-        if self._batches.over or self._stopping:
+            if self._pushed:
+                raise  # or Spark would take the rows of its DataFrames for done
+            return  # the next run goes on from the last manifest
+        if self._batches.ended() or self._stopping:
             self._end_query(version)
 
     def _refuse_to_skip(self) -> None:
@@ -211,7 +215,7 @@ class SparkEngine:
         remove_lot(self._program.lot)
         if self._options.checkpoint is None:
             shutil.rmtree(self._program.checkpoint, ignore_errors=True)  # one of ours
-        ended = self._batches.over and self._error is None
+        ended = self._batches.ended() and self._error is None
         self._tell(RunEnded(self._elapsed(), *self.rows, ended))
         self._over.set()
 

@@ -78,7 +78,7 @@ def outcome_of(batches: Iterable[pa.RecordBatch]) -> Outcome:
 
 
 def _essence(message: str) -> str:
-    """The lines that say what went wrong, not where in Spark."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    telling = [line for line in lines if not line.startswith(("at ", "File ", "^", "Traceback"))]
-    return " | ".join(telling[:6])[:1500]
+    """The lines that say what went wrong, not where: those that no stack trace has indented."""
+    where = ("at ", "Traceback", "During handling", "The above exception", "Driver stacktrace")
+    lines = [line for line in message.splitlines() if line.strip() and not line[0].isspace()]
+    return " | ".join([line for line in lines if not line.startswith(where)][:6])[:800]

@@ -6,6 +6,7 @@ import pickle
 import traceback
 from collections import deque
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from anabranch.state.positions import Jumbo, Root
 
 PIECE_BYTES = 1 << 26
 """A jumbo row is cut into pieces of about this size: Spark holds several of them at a time."""
+
+PACKAGE = str(Path(__file__).parents[2])
 
 
 class Outbox:
@@ -56,7 +59,7 @@ class Outbox:
 
     def failure(self, error: BaseException) -> None:
         """An error that trying again cannot mend: everybody hears of it and stops."""
-        trace = "".join(traceback.format_exception(error))
+        trace = _where(error)
         try:
             payload = pickle.dumps((error, trace))
         except Exception:
@@ -88,3 +91,11 @@ class Outbox:
 
     def _width(self, stage: int) -> int:
         return self._layout.tasks[stage] if stage <= self._layout.last_stage else 1
+
+
+def _where(error: BaseException) -> str:
+    """The traceback of what caused an error, without the frames that are this library's."""
+    told = traceback.TracebackException.from_exception(error.__cause__ or error)
+    theirs = [frame for frame in told.stack if not frame.filename.startswith(PACKAGE)]
+    told.stack = traceback.StackSummary.from_list(theirs or told.stack)
+    return "".join(told.format(chain=False))
