@@ -46,6 +46,9 @@ class Router:
             shares.append(dealt.slice(start, stop) if stop > start else None)
             start = stop
         if jumbo.marks:
-            first = shares[0] if shares[0] is not None else dealt.slice(0, 0)
-            shares[0] = Jumbo(first.batch, first.positions, jumbo.marks)
+            # With the owner of bucket 0, so that marks that wait move as that bucket's tuples do.
+            keeper = int(self._owner[0])
+            share = shares[keeper]
+            bare = dealt.slice(0, 0) if share is None else share
+            shares[keeper] = Jumbo(bare.batch, bare.positions, jumbo.marks)
         return shares

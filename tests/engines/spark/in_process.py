@@ -132,8 +132,9 @@ class InProcess:
             tasks = list(inbox)
             self._rng.shuffle(tasks)
             for task in tasks:
-                for row in self._task(batch, stage, task, inbox[task]):
-                    sent[row.column(0)[0].as_py()].append(row)
+                for rows in self._task(batch, stage, task, inbox[task]):
+                    for number, target in enumerate(rows.column(0).to_pylist()):
+                        sent[target].append(rows.slice(number, 1))
             for rows in sent.values():
                 self._rng.shuffle(rows)
             inbox = sent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -187,24 +188,19 @@ def test_a_manifest_that_slipped_through_the_fence_is_gone_on_from(
 def test_of_two_live_runs_on_spark_the_older_one_fails_and_the_newer_one_is_right(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    newer: list[ab.run.Run] = []
+    begun = threading.Event()
 
-    def start_another(event: Event) -> None:
-        if isinstance(event, Observed) and event.observation.batch == 1:
-            flow = build(tmp_path)
-            options = {"checkpoint": tmp_path / "checkpoint", "session": spark}
-            newer.append(ab.start(flow, plan=plan_of(flow, 30), **options))
+    def hear(event: Event) -> None:
+        if isinstance(event, Observed):
+            begun.set()
 
     flow = build(tmp_path)
-    older = ab.start(
-        flow,
-        plan=plan_of(flow, 30),
-        checkpoint=tmp_path / "checkpoint",
-        session=spark,
-        listener=start_another,
-    )
+    options = {"plan": plan_of(flow, 5), "checkpoint": tmp_path / "checkpoint"}
+    older = ab.start(flow, session=spark, listener=hear, **options)
+    assert begun.wait(60)
+    newer = ab.start(build(tmp_path), session=spark.newSession(), **options)
     with pytest.raises(StateError, match="another run took over"):
         older.await_termination(60)
-    assert newer[0].await_termination(60)
-    assert newer[0].result().ended
+    assert newer.await_termination(60)
+    assert newer.result().ended
     assert_exactly_once(tmp_path)

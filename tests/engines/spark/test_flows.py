@@ -274,6 +274,27 @@ def test_an_endless_source_runs_for_some_seconds_and_can_go_on(
     assert rows_of(flow, "out") == [{"x": x} for x in range(result.rows_in + 50)]
 
 
+def test_a_streaming_dataframe_with_times_is_ordered_by_its_column(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 20)
+    stream = stream.option("startTimestamp", 1000).option("advanceMillisPerBatch", 5000)
+    flow = Flow("rate", buckets=16)
+    numbers = flow.source("s", ab.dataframe(stream.load(), order="value"), time="timestamp")
+    numbers.apply("numbered", numbered).sink("out", ab.collect())
+    result = stopped_after(2, flow, session=spark)
+    got = rows_of(flow, "out")
+    assert [row["value"] for row in got] == list(range(len(got)))
+    assert [row["n"] for row in got] == list(range(len(got)))
+    assert [row["at"] for row in got] == [(1000 + v // 20 * 5000) * 1000 for v in range(len(got))]
+    assert 20 < len(got) <= result.rows_in  # a tuple waits for the next time
+
+
+@ab.stateful(out="n: int64, value: int64, at: int64")
+def numbered(ctx: ab.Invocation) -> None:
+    for row in ctx.tuples():
+        ctx.state["n"] = ctx.state.get("n", -1) + 1
+        ctx.emit(n=ctx.state["n"], value=row["value"], at=ctx.time)
+
+
 def ticks() -> Callable[[], int]:
     """A clock that moves by four seconds whenever somebody looks."""
 

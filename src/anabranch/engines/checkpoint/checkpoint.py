@@ -66,6 +66,10 @@ class Checkpoint:
         """Of this run, for logs, manifests and the names of state files."""
         return self._fence.token
 
+    def require_owned(self) -> None:
+        """Raise StateError when another run took over."""
+        self._fence.check()
+
     @property
     def last(self) -> Manifest | None:
         """The newest manifest, with all its state intact; None in a fresh checkpoint.

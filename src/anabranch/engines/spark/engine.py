@@ -7,13 +7,14 @@ Spark keeps the number of the batch and the offsets of streaming DataFrames in i
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from shutil import rmtree
 from tempfile import mkdtemp
-from uuid import uuid4
 
 from pyspark import Broadcast
 from pyspark.errors import StreamingQueryException
@@ -30,7 +31,7 @@ from anabranch.engines.spark.observe import observation_of, percentile, reconfig
 from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, use
 from anabranch.engines.spark.sinks import Sinks
-from anabranch.errors import AnabranchError, EngineError
+from anabranch.errors import AnabranchError, EngineError, StateError
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
@@ -54,7 +55,7 @@ class SparkEngine:
         self._stopping = False
         self._error: BaseException | None = None
         self._changes: list[Reconfiguration] = []
-        self._latencies: list[tuple[float, int]] = []
+        self._latencies: deque[tuple[float, int]] = deque(maxlen=1000)
         self._rows_in = self._rows_out = 0
         self._first_batch: float | None = None
         self._worked_s = 0.0
@@ -97,11 +98,12 @@ class SparkEngine:
             self._spark = use(options.session)
         else:
             self._spark = session(options.master, app=self._flow.name, conf=options.conf)
-        location = _absolute(options.checkpoint or mkdtemp(prefix="anabranch-"))
-        self._program = Program(self._flow, location, uuid4().hex)
+        self._temporary = mkdtemp(prefix="anabranch-") if options.checkpoint is None else None
+        location = _absolute(options.checkpoint or self._temporary or "")
+        self._program = Program(self._flow, location, location)
         packed = self._program.packed()
         self._pushed = bool(dataframe_sources(self._program))
-        checkpoint = Checkpoint.open(location, self._flow)
+        checkpoint = self._checkpoint = Checkpoint.open(location, self._flow)
         last = checkpoint.last
         if self._given is None:
             cores = self._spark.sparkContext.defaultParallelism
@@ -116,7 +118,9 @@ class SparkEngine:
         if self._batches.ended():
             self._finish()
             return
-        writer = stream(self._spark, self._program).writeStream.queryName(self._flow.name)
+        writer = stream(self._spark, self._program).writeStream
+        if self._flow.name not in [query.name for query in self._spark.streams.active]:
+            writer = writer.queryName(self._flow.name)
         self._query = (
             writer.option("checkpointLocation", f"{location}/spark")
             .foreachBatch(self._on_batch)
@@ -207,14 +211,21 @@ class SparkEngine:
                 )
         if self._stopping and isinstance(self._error, EngineError):
             self._error = None
+        elif self._error is None:
+            # Spark stops a query without a word when another run starts the same one.
+            try:
+                self._checkpoint.require_owned()
+            except StateError as error:
+                self._error = error
         self._finish()
 
     def _finish(self) -> None:
         self._sinks.close()
-        self._broadcast.destroy()
+        with suppress(Exception):  # of Java, when somebody has stopped the session
+            self._broadcast.destroy()
         remove_lot(self._program.lot)
-        if self._options.checkpoint is None:
-            shutil.rmtree(self._program.checkpoint, ignore_errors=True)  # one of ours
+        if self._temporary is not None:
+            rmtree(self._temporary, ignore_errors=True)
         ended = self._batches.ended() and self._error is None
         self._tell(RunEnded(self._elapsed(), *self.rows, ended))
         self._over.set()

@@ -9,12 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.engines.spark.program import Program
+from anabranch.errors import EngineError
 from anabranch.io.slices import Cursor, Slice, take
 from anabranch.io.source import extent
 from anabranch.io.stamped import Record, StampedSource
 from anabranch.plan.plan import Plan
 
 FOREVER_S = 1e9
+
+MOST_PARTS = 256
 
 
 @dataclass
@@ -53,6 +56,14 @@ class Intake:
     def __init__(self, program: Program, limit_rows: int | None = None) -> None:
         self._program, self._limit = program, limit_rows
         self._sources = {name: program.body(name).source for name in program.ranks}
+        pushed = [n for n, source in self._sources.items() if getattr(source, "pushed", False)]
+        if pushed and limit_rows is not None:
+            raise EngineError(
+                pushed[0],
+                "sources that are read row by row, with rows=",
+                "a streaming DataFrame, of which Spark says how much it gives",
+                "leave rows= out and stop the run by seconds= or its handle",
+            )
         self._progress = {name: Progress() for name in self._sources}
         self._read_before: dict[str, int] = dict.fromkeys(self._sources, 0)
 
@@ -118,7 +129,10 @@ class Intake:
         if due is not None:
             return max(0, self._read_before[name] + int(due) - progress.rows)
         rest = 0
-        for part in source.parts()[progress.cursor.part :]:
+        parts = source.parts()[progress.cursor.part :]
+        if len(parts) > MOST_PARTS:
+            return None  # looking at each of them would take longer than it is worth
+        for part in parts:
             rows = extent(source, part).rows
             if rows is None:
                 return None

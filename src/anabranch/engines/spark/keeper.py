@@ -8,7 +8,9 @@ one file per replica, under a name that no other attempt uses; the state itself 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection
+from contextlib import suppress
 from shutil import rmtree
 from typing import Any
 
@@ -20,7 +22,12 @@ from anabranch.engines.channel import Channel
 from anabranch.engines.checkpoint import bucket_ranges
 from anabranch.engines.checkpoint.chain import needed, should_snapshot
 from anabranch.engines.checkpoint.locations import storage_at
-from anabranch.engines.checkpoint.state_files import read_state, state_name, write_state
+from anabranch.engines.checkpoint.state_files import (
+    read_state,
+    state_name,
+    version_of,
+    write_state,
+)
 from anabranch.engines.spark import wire
 from anabranch.engines.spark.meter import Meter
 from anabranch.engines.spark.program import Batch, Program, RegionState
@@ -33,6 +40,9 @@ from anabranch.state.positions import Jumbo
 
 WAITING = "waiting tuples"
 """The section of what a gate could not release yet; its number is the port."""
+
+SWEEP_EVERY = 16
+OLD_S = 86_400
 
 Waiting = list[Jumbo | None]
 
@@ -75,6 +85,8 @@ class Keeper:
             before = self._batch.state.get(region.name, RegionState())
             whole = should_snapshot(before.files, region.name, buckets)
             waiting = run.gate.leftover()
+            if not self._keeps(run.channel, waiting):
+                return None
             sections = self._sections(run.channel, waiting, whole)
             report: dict[str, Any] = {
                 "region": region.name,
@@ -94,6 +106,12 @@ class Keeper:
     def _remembers(self, run: StationRun, channel: Channel) -> bool:
         """Whether there is anything to keep: state, or tuples that wait for others."""
         return run.ordered and bool(buckets_of(channel))
+
+    def _keeps(self, channel: Channel, waiting: Waiting) -> bool:
+        """Whether something is kept, or was before: a gate in front of a sink seldom keeps any."""
+        stores = any(kernel.stores for kernel in channel.kernels.values())
+        waits = any(jumbo is not None for jumbo in waiting)
+        return stores or waits or channel.region.name in self._waited
 
     def _from_lot(
         self, run: StationRun, channel: Channel, before: RegionState, waiting: Waiting
@@ -164,6 +182,14 @@ class Keeper:
         except (ParkingFull, OSError):
             return  # the next batch reads files instead
         self._meter.bytes["state parked"] += parked.bytes_written
+        if self._batch.version % SWEEP_EVERY == 0:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what was left behind on this host: the driver sweeps only its own."""
+        fresh = self._batch.version - 1
+        self._lot.sweep([n for n in self._lot.names() if (version_of(n) or 0) >= fresh])
+        remove_old_lots()
 
 
 def buckets_of(channel: Channel) -> tuple[int, ...]:
@@ -179,6 +205,16 @@ def sweep(lot: str, keep: Collection[str]) -> None:
 def remove_lot(lot: str) -> None:
     """Let go of everything that was parked."""
     rmtree(lot_directory(lot), ignore_errors=True)
+
+
+def remove_old_lots() -> None:
+    """Remove lots that nobody has used for a day: those of runs that were killed."""
+    own = lot_directory("")
+    for lot in own.parent.iterdir():
+        with suppress(OSError):
+            if time.time() - lot.stat().st_mtime > OLD_S:
+                rmtree(lot, ignore_errors=True)
+    rmtree(own, ignore_errors=True)
 
 
 def _lot_name(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from anabranch.engines.spark.batches import Done
@@ -165,16 +165,17 @@ def batch_times(layout: Layout, reports: Sequence[Report], total_s: float) -> Ba
     )
 
 
-def percentile(weighted: Sequence[tuple[float, int]], share: float) -> float:
+def percentile(weighted: Iterable[tuple[float, int]], share: float) -> float:
     """The value that a share of the weight does not exceed.
 
     Example:
         >>> percentile([(10.0, 90), (50.0, 10)], 0.5), percentile([(10.0, 90), (50.0, 10)], 0.99)
         (10.0, 50.0)
     """
-    bound = sum(weight for _, weight in weighted) * share
+    values = sorted(weighted)
+    bound = sum(weight for _, weight in values) * share
     passed = 0.0
-    for value, weight in sorted(weighted):
+    for value, weight in values:
         passed += weight
         if passed >= bound:
             return value

@@ -21,6 +21,8 @@ PIECE_BYTES = 1 << 26
 
 PACKAGE = str(Path(__file__).parents[2])
 
+SMALL_BYTES = 1 << 14
+
 
 class Outbox:
     """Rows on their way out; pipelines of several threads may fill it."""
@@ -28,13 +30,20 @@ class Outbox:
     def __init__(self, layout: Layout, stage: int) -> None:
         """Nothing to send yet."""
         self._layout, self._stage = layout, stage
-        self._rows: deque[pa.RecordBatch] = deque()
+        self._rows: deque[tuple[Row, int]] = deque()
         self.bytes_sent = 0
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """Everything that waits to be sent."""
+        """Everything that waits to be sent; small rows share a batch, which has a price."""
+        small: list[tuple[Row, int]] = []
         while self._rows:
-            yield self._rows.popleft()
+            row, target = self._rows.popleft()
+            if row.payload.size < SMALL_BYTES:
+                small.append((row, target))
+            else:
+                yield row.to_arrow(target)
+        if small:
+            yield pa.concat_batches([row.to_arrow(target) for row, target in small])
 
     def jumbo(self, link: Link, replica: int, jumbo: Jumbo) -> None:
         """Tuples for a replica of a region further on."""
@@ -66,7 +75,7 @@ class Outbox:
             payload = pickle.dumps((RuntimeError(str(error)), trace))
         row = Row(wire.FAILURE, self._layout.last_stage + 1, 0, {}, pa.py_buffer(payload))
         for target in range(self._width(self._stage + 1)):
-            self._rows.append(row.to_arrow(target))
+            self._rows.append((row, target))
 
     def forward(self, row: Row) -> None:
         """Hand on a row that is for a later stage."""
@@ -87,7 +96,7 @@ class Outbox:
         direct = row.stage == self._stage + 1
         target = row.target if direct else row.target % self._width(self._stage + 1)
         self.bytes_sent += row.payload.size
-        self._rows.append(row.to_arrow(target))
+        self._rows.append((row, target))
 
     def _width(self, stage: int) -> int:
         return self._layout.tasks[stage] if stage <= self._layout.last_stage else 1

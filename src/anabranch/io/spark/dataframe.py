@@ -54,7 +54,8 @@ class DataFrameSource(Source):
                 f"a {type(df).__name__} that does not stream",
                 "read files with ab.files, or load it with spark.readStream",
             )
-        self._schema: pa.Schema = to_arrow_schema(df.schema)
+        # Arrow counts time from 1970 in UTC; the session's time zone only says how to show it.
+        self._schema: pa.Schema = to_arrow_schema(df.schema, timezone="UTC")
         names = [order] if isinstance(order, str) else list(order or ())
         self.order_columns = tuple(names)
         if len(names) > MOST_ORDER_COLUMNS:
