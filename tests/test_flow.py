@@ -110,7 +110,7 @@ def test_a_key_of_a_type_that_cannot_be_hashed_is_refused_when_built():
 def test_an_unordered_source_cannot_promise_total_order():
     class Unordered:
         schema, order, bounded = pa.schema([("x", pa.int64())]), None, True
-        parts = read = None
+        parts = read = due_rows = None
 
     with pytest.raises(BuildError, match="order='key'"):
         Flow("f").source("s", Unordered())

@@ -136,6 +136,16 @@ def test_a_part_a_little_larger_than_the_budget_is_taken_whole_where_its_size_is
     assert take(source, Cursor(), 10, 1) == [[Slice(0, 0, None)]]
 
 
+def test_a_batch_does_not_end_in_the_middle_of_a_part_that_is_hard_to_enter():
+    source = Parts([Part(4, Extent(4)), Part(10, Extent(10))])
+    assert take(source, Cursor(), 8, 1) == [[Slice(0, 0, None)]]
+
+
+def test_parts_without_rows_use_up_the_budget_too():
+    source = Parts([Part(0, Extent(0, exact=True))] * 9)
+    assert take(source, Cursor(), 3, 1) == [[Slice(part, 0, None) for part in range(3)]]
+
+
 def test_nothing_is_left_to_take_at_the_end():
     assert take(memory([{"x": 1}]), Cursor(1, 0), 5, 2) == [[], []]
 

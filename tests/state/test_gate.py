@@ -212,8 +212,8 @@ def run_through(gate: Gate, most_rows: int) -> list[tuple[Jumbo | None, Root]]:
 
 
 frontiers = st.integers(0, 32).map(lambda t: Root(t, -1, 0, 0)) | st.integers(0, 31).map(end)
-marked = st.lists(st.integers(0, 30), max_size=2).map(
-    lambda roots: tuple(Mark(Root(root, 0, root, -1), root + 50) for root in roots)
+marked = st.lists(st.tuples(st.integers(0, 30), st.integers(-1, 0)), max_size=2).map(
+    lambda roots: tuple(Mark(Root(root, 0, root, sub), root + 50) for root, sub in roots)
 )
 deliveries = st.lists(
     st.tuples(st.lists(st.integers(0, 30), max_size=5), st.integers(0, 1), marked), max_size=6
@@ -300,3 +300,10 @@ def test_a_run_without_anything_still_tells_how_far_it_is():
     gate = gate_of("a")
     gate.add("a", 0, None, at(5))
     assert run_through(gate, 3) == [(None, at(5))]
+
+
+def test_a_mark_at_a_cut_goes_with_the_piece_behind_it():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(1, marks=(Mark(Root(2, 0, 2, 0), 7),)), START)
+    gate.add("a", 0, tuples(2), at(9))
+    assert [len(piece.marks) for piece, _ in run_through(gate, 1)] == [0, 1]

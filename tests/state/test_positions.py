@@ -10,6 +10,7 @@ from anabranch.state.positions import (
     FIRST,
     LAST,
     START,
+    Expansion,
     Jumbo,
     Mark,
     Positions,
@@ -174,3 +175,47 @@ def test_a_slice_carries_no_marks():
 def test_an_empty_jumbo_has_schema_and_depth(depth):
     empty = Jumbo.empty(pa.schema([("x", pa.string())]), depth)
     assert (len(empty), empty.batch.schema.names, empty.positions.depth) == (0, ["x"], depth)
+
+
+@given(
+    rows=st.lists(
+        st.tuples(*[st.integers(-3, 3) | st.sampled_from([FIRST, LAST])] * 5), min_size=1
+    ),
+    constant=st.sets(st.integers(0, 4)),
+)
+def test_order_is_lexicographic_whatever_the_columns_look_like(
+    rows: list[tuple[int, ...]], constant: set[int]
+) -> None:
+    given_rows = [tuple(0 if i in constant else v for i, v in enumerate(row)) for row in rows]
+    positions = Positions.of_rows(given_rows, 5)
+    order = positions.order().tolist()
+    assert order == sorted(range(len(rows)), key=lambda r: given_rows[r])
+
+
+def test_joining_keeps_constants_constant_and_twins_one_array() -> None:
+    parts = [Positions.of_source(3, np.arange(n, n + 2)) for n in (0, 7)]
+    joined = Positions.concat(parts)
+    assert joined.rows() == [(0, 3, 0, 0), (1, 3, 1, 0), (7, 3, 7, 0), (8, 3, 8, 0)]
+    assert joined.columns[0] is joined.columns[2]
+    assert joined.columns[1].strides == (0,)
+
+
+def test_constants_that_differ_are_written_out_when_joined() -> None:
+    parts = [Positions.of_source(rank, np.arange(2)) for rank in (0, 1)]
+    assert Positions.concat(parts).columns[1].tolist() == [0, 0, 1, 1]
+
+
+@given(lengths=st.lists(st.integers(0, 4), max_size=6), data=st.data())
+def test_positions_of_expanded_tuples_are_the_same_whenever_they_are_worked_out(
+    lengths: list[int], data: st.DataObject
+) -> None:
+    base = Positions.of_source(1, np.arange(10, 10 + len(lengths)))
+    parents = np.repeat(np.arange(len(lengths)), lengths)
+    expected = [(*base.rows()[p], i) for p, n in enumerate(lengths) for i in range(n)]
+    chosen = data.draw(st.lists(st.integers(0, len(parents) - 1))) if len(parents) else []
+    rows = np.array(chosen, np.int64)
+    assert Expansion(base, parents).take(rows).rows() == [expected[r] for r in chosen]
+    whole = Expansion(base, parents)
+    assert whole.rows() == expected
+    assert whole.depth == 1
+    assert whole.take(rows).rows() == [expected[r] for r in chosen]

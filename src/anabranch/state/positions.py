@@ -122,11 +122,14 @@ class Positions:
     def concat(parts: Sequence[Positions]) -> Positions:
         """All positions one after another; shallower ones are padded with zeros."""
         depth = max(p.depth for p in parts)
-        padded = [p.pad(depth) for p in parts]
-        width = ROOT_WIDTH + depth
-        return Positions(
-            tuple(np.concatenate([p.columns[i] for p in padded]) for i in range(width))
-        )
+        padded = [p.pad(depth).columns for p in parts]
+        joined: list[Ints] = []
+        for place in range(ROOT_WIDTH + depth):
+            pieces = [columns[place] for columns in padded]
+            twins = (p for p in range(place) if all(c[p] is c[place] for c in padded))
+            twin = next(twins, None)
+            joined.append(_joined(pieces) if twin is None else joined[twin])
+        return Positions(tuple(joined))
 
     def take(self, rows: Ints | npt.NDArray[np.bool_]) -> Positions:
         """The positions of chosen rows."""
@@ -169,8 +172,17 @@ class Positions:
         return Positions((time, *self.columns[1:]))
 
     def order(self) -> Ints:
-        """Row numbers in sequential order."""
-        return np.lexsort(self.columns[::-1]).astype(np.int64)
+        """Row numbers in sequential order; equal positions stay as they stand."""
+        telling: list[Ints] = []
+        for column in self.columns:
+            known = any(column is each for each in telling)
+            if not known and len(column) and column.strides != (0,):
+                telling.append(column)
+        packed = _one_key(telling)
+        if packed is not None:
+            # Rows mostly come as a few sorted runs, which a stable sort finds and merges.
+            return np.argsort(packed, kind="stable").astype(np.int64, copy=False)
+        return np.lexsort(self.columns[::-1]).astype(np.int64, copy=False)
 
     def is_sorted(self) -> bool:
         """Whether the rows stand in sequential order already."""
@@ -202,6 +214,30 @@ class Positions:
     def rows(self) -> list[tuple[int, ...]]:
         """As Python tuples."""
         return list(zip(*(c.tolist() for c in self.columns), strict=True))
+
+
+def _joined(pieces: Sequence[Ints]) -> Ints:
+    """Columns one after another; constants that agree stay a constant."""
+    values = {int(p[0]) for p in pieces if len(p) and p.strides == (0,)}
+    if len(values) == 1 and all(p.strides == (0,) or not len(p) for p in pieces):
+        return np.broadcast_to(np.int64(values.pop()), sum(map(len, pieces)))
+    return np.concatenate(pieces)
+
+
+def _one_key(columns: Sequence[Ints]) -> Ints | None:
+    """One column that orders as several do, if their ranges fit together into 63 bits."""
+    if not columns:
+        return None
+    key, room = None, 1
+    for column in columns:
+        low, high = int(column.min()), int(column.max())
+        span = high - low + 1
+        room *= span
+        if room >= 1 << 62:
+            return None
+        digits = column if low == 0 else column - low
+        key = digits if key is None else key * span + digits
+    return key
 
 
 class Expansion(Positions):

@@ -116,6 +116,12 @@ def test_a_run_that_goes_on_from_a_manifest_reads_the_rest(sources, budgets, rea
     assert both == [source.places() for source in sources]
 
 
+def test_a_limit_holds_though_a_part_has_more_rows_than_it_seemed():
+    driver = Driver(Parts([Part(3, Extent(3, exact=True)), Part(12, Extent(2))]), rows=5)
+    driver.to_the_end(100)
+    assert driver.read["s0"] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
+
+
 def test_a_limit_ends_an_endless_source():
     driver = Driver(numbers(), rows=10, readers=2)
     driver.to_the_end(4)

@@ -14,8 +14,7 @@ from anabranch.errors import EngineError
 CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
 
 START = """
-import json, os
-import pyspark
+import json, os, tempfile, threading
 from anabranch.engines.spark.session import session
 from anabranch.errors import EngineError
 
@@ -27,7 +26,17 @@ workers = spark.range(1).mapInArrow(
     ),
     "python string",
 )
+second = threading.Event()
+query = (
+    spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load().writeStream
+    .option("checkpointLocation", tempfile.mkdtemp())
+    .foreachBatch(lambda batch, number: second.set() if number == 1 else None)
+    .start()
+)
+streamed = second.wait(60)
+query.stop()
 facts = {
+    "streamed": streamed or str(query.exception()),
     "count": spark.range(3).count(),
     "master": spark.sparkContext.master,
     "java": os.environ["JAVA_HOME"],
@@ -99,6 +108,10 @@ def test_the_start_is_silent(started):
 def test_a_local_session_retries_tasks_and_runs_workers_with_this_python(started):
     assert started["master"] == "local[*,4]"
     assert started["python"] == sys.executable
+
+
+def test_micro_batches_run_under_our_settings(started):
+    assert started["streamed"] is True
 
 
 def test_settings_of_the_user_win_over_ours(started):

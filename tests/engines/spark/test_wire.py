@@ -127,6 +127,13 @@ def test_a_position_column_is_written_as_what_it_is(column, shape, bytes_a_row):
     assert payload.size - bare == pytest.approx(bytes_a_row * 1000, abs=400)
 
 
+@pytest.mark.parametrize("column", [[5, 7, 6, 8], [5, 5, 5, 8], [8, 7, 6, 5]])
+def test_a_column_that_only_looks_like_counting_arrives_as_it_is(column):
+    positions = Positions((np.array(column), *(np.zeros(4, np.int64),) * 3))
+    got = through(Jumbo(pa.record_batch({"x": [1, 2, 3, 4]}), positions))
+    assert got.positions.columns[0].tolist() == column
+
+
 def test_the_sequence_number_that_also_is_the_time_is_written_once():
     seq = np.array([5, 9, 2**50])
     header, _ = wire.pack(Jumbo(pa.record_batch({"x": [1, 2, 3]}), Positions.of_source(0, seq)))
