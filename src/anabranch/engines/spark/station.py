@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from queue import Queue
 from threading import Thread
 from typing import Any
+from zlib import crc32
+
+import numpy as np
 
 from anabranch.engines.channel import Channel
 from anabranch.engines.routing import Router
@@ -33,14 +36,22 @@ class StationRun:
     """One replica of a region (or one reader of a source) in one batch."""
 
     def __init__(
-        self, program: Program, batch: Batch, station: Station, replica: int, outbox: Outbox
+        self,
+        program: Program,
+        batch: Batch,
+        station: Station,
+        replica: int,
+        outbox: Outbox,
+        *,
+        steady: bool = False,
     ) -> None:
-        """Kernels without state yet."""
+        """Kernels without state yet; `steady` when input comes in the same order in any attempt."""
         self.program, self.station, self.replica = program, station, replica
         self.region = station.region
         self._outbox = outbox
         layout: Layout = program.layout(batch.plan)
         self.ordered = program.ordered[self.region.name]
+        self._steady = steady or self.ordered or self.region.kind is RegionKind.SOURCE
         self.channel: Channel | None = None
         self.gate = Gate(0)
         self.meters: list[StepMeter] = []
@@ -58,7 +69,7 @@ class StationRun:
         for link in layout.out_of(self.region.name):
             consumer = layout.stations[link.consumer]
             if link.local:
-                run = StationRun(program, batch, consumer, replica, outbox)
+                run = StationRun(program, batch, consumer, replica, outbox, steady=self._steady)
                 self.inner.append((link, run))
             else:
                 router = Router(consumer.region, batch.plan.region(link.consumer))
@@ -126,7 +137,9 @@ class StationRun:
             self.sink_rows += [j for j in outputs if j is not None and len(j)]
             return
         for link, router in self._routes:
-            for replica, share in enumerate(router.route(outputs[link.out_port])):
+            jumbo = outputs[link.out_port]
+            turn = None if self._steady else _turn(jumbo)
+            for replica, share in enumerate(router.route(jumbo, turn)):
                 if share is not None:
                     self._outbox.jumbo(link, replica, share)
         for link, run in self.inner:
@@ -141,6 +154,17 @@ class StationRun:
 
     def _out_ports(self) -> int:
         return len(self.program.body(self.region.steps[-1]).out_ports)
+
+
+def _turn(jumbo: Jumbo | None) -> int:
+    """Which replica gets this where any would do, whatever came before it.
+
+    When a machine is lost, Spark runs its tasks again for those who have not read their results
+    yet; each jumbo tuple must go where it went the first time, or it is lost or doubled.
+    """
+    if jumbo is None or not len(jumbo):
+        return 0
+    return crc32(np.array(jumbo.positions.slice(0, 1).rows()).tobytes())
 
 
 class Pipes:
