@@ -29,7 +29,8 @@ class ParquetFormat:
 
     def blocks(self, path: str, wanted: Wanted, start: int) -> Iterator[Block]:
         """Blocks from the row group that holds `start`; never a whole file in memory."""
-        with pq.ParquetFile(path) as file:
+        # Mapped, pages are decoded where the system keeps them; reading would copy them first.
+        with pq.ParquetFile(path, memory_map=True) as file:
             require_columns(path, file.schema_arrow, wanted)
             everything = set(file.schema_arrow.names) == set(wanted.schema.names)
             columns = None if everything else wanted.schema.names
