@@ -25,11 +25,11 @@ from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.engine import Options
 from anabranch.engines.spark.batches import Batches, Done
 from anabranch.engines.spark.dataframes import dataframe_sources, stream
-from anabranch.engines.spark.job import CONF, run_job
+from anabranch.engines.spark.job import run_job
 from anabranch.engines.spark.keeper import remove_lot
 from anabranch.engines.spark.observe import observation_of, percentile, reconfiguration_of
 from anabranch.engines.spark.program import Program
-from anabranch.engines.spark.session import session, use
+from anabranch.engines.spark.session import session, tune, use
 from anabranch.engines.spark.sinks import Sinks
 from anabranch.errors import AnabranchError, EngineError, StateError
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
@@ -52,7 +52,7 @@ class SparkEngine:
         self._given = plan
         self._plan = self._wish = plan or Plan.sequential(flow)
         self._over = threading.Event()
-        self._stopping = False
+        self._stopping = self._tuned = False
         self._error: BaseException | None = None
         self._changes: list[Reconfiguration] = []
         self._latencies: deque[tuple[float, int]] = deque(maxlen=1000)
@@ -154,8 +154,9 @@ class SparkEngine:
         if self._batches.ended() or self._error is not None:
             return  # the query has not been stopped yet
         spark = pushed.sparkSession
-        for key, value in CONF.items():
-            spark.conf.set(key, value)
+        if not self._tuned:  # each query has a session of its own
+            tune(spark)
+            self._tuned = True
         job = partial(run_job, spark, self._broadcast, pushed if self._pushed else None)
         try:
             while not self._stopping:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from anabranch.engines.spark import wire
 from anabranch.engines.spark.layout import Layout
@@ -18,14 +19,14 @@ from anabranch.engines.spark.program import Batch, Outcome
 from anabranch.engines.spark.task import run_task
 from anabranch.errors import EngineError
 
-CONF = {
-    # A row is a jumbo tuple of up to 64 MB: a few of them fill a batch on its way to Python.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(1 << 27),
-    # The plan decides how many tasks there are.
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.execution.arrow.useLargeVarTypes": "false",
-}
+# As a type, not as text: parsing the text took longer than the rest of building a job.
+ROW = StructType(
+    [
+        StructField("target", IntegerType()),
+        StructField("header", BinaryType()),
+        StructField("payload", BinaryType()),
+    ]
+)
 
 
 class RemoteTraceback(Exception):
@@ -46,12 +47,12 @@ def run_job(
         return partial(run_task, program, packed, stage)
 
     readers = layout.tasks[0]
-    frame = spark.range(0, readers, 1, readers).mapInArrow(step(0), wire.DDL)
+    frame = spark.range(0, readers, 1, readers).mapInArrow(step(0), ROW)
     if pushed is not None:
-        frame = frame.unionAll(pushed.mapInArrow(step(0), wire.DDL))
+        frame = frame.unionAll(pushed.mapInArrow(step(0), ROW))
     for stage in range(1, layout.last_stage + 1):
         frame = frame.repartitionById(layout.tasks[stage], "target")
-        frame = frame.mapInArrow(step(stage), wire.DDL)
+        frame = frame.mapInArrow(step(stage), ROW)
     try:
         table: pa.Table = frame.toArrow()
     except PySparkException as error:

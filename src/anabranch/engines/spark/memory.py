@@ -1,9 +1,11 @@
-"""Memory of the Python workers: kept between batches instead of given back and asked for again."""
+"""Memory of the Python workers: what costs time between batches, and need not."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 from functools import cache
+from importlib import import_module
 
 # glibc's mallopt: <malloc.h>
 M_TRIM_THRESHOLD = -1
@@ -26,3 +28,15 @@ def keep_freed_memory() -> bool:
         return bool(mapped and library.mallopt(M_TRIM_THRESHOLD, KEPT))
     except (OSError, AttributeError):  # another C library: it has its own ways
         return False
+
+
+@cache
+def freeze_modules() -> None:
+    """Let the garbage collector pass over what is there for good.
+
+    PySpark collects garbage after each task, and the next stage waits for it: some 30 ms spent on
+    the objects of imported modules. pandas is imported first, since PySpark does so a moment later.
+    """
+    import_module("pandas")
+    gc.collect()
+    gc.freeze()

@@ -21,7 +21,7 @@ from anabranch.engines.spark import wire
 from anabranch.engines.spark.dataframes import frontier_after, read_rows
 from anabranch.engines.spark.keeper import Keeper
 from anabranch.engines.spark.layout import Link
-from anabranch.engines.spark.memory import keep_freed_memory
+from anabranch.engines.spark.memory import freeze_modules, keep_freed_memory
 from anabranch.engines.spark.meter import Meter
 from anabranch.engines.spark.outbox import Outbox
 from anabranch.engines.spark.program import Batch, Program
@@ -41,6 +41,7 @@ def run_task(
 ) -> Iterator[pa.RecordBatch]:
     """What `mapInArrow` calls for each task of a stage."""
     keep_freed_memory()
+    freeze_modules()
     batch: Batch = pickle.loads(packed)
     task = TaskContext.get()
     if task is None:

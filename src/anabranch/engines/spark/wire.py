@@ -19,7 +19,6 @@ import pyarrow as pa
 from anabranch.state.positions import Ints, Jumbo, Mark, Positions, Root
 
 SCHEMA = pa.schema([("target", pa.int32()), ("header", pa.binary()), ("payload", pa.binary())])
-DDL = "target int, header binary, payload binary"
 
 JUMBO = "jumbo"
 FRONTIER = "frontier"
