@@ -7,9 +7,7 @@ a replay harmless.
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import explode, split
 from pyspark.sql.streaming.state import GroupStateTimeout
 from word_data import FILES_A_BATCH, Pass, WordFiles
+
+from anabranch.engines.spark.session import session as library_session
 
 CORES = 2
 STATE = "org.apache.spark.sql.execution.streaming.state."
@@ -32,20 +32,9 @@ BEST_PARTITIONS = 2
 
 
 def spark() -> SparkSession:
-    """The session that all contenders share."""
-    # Workers would else run the `python3` of the PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = (
-        SparkSession.builder.master(f"local[{CORES}]")
-        .appName("benchmark")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "6g")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    """The session that all contenders share: the library's, with its settings for all of them."""
+    conf = {"spark.driver.memory": "6g", "spark.sql.session.timeZone": "UTC"}
+    return library_session(f"local[{CORES},4]", app="benchmark", conf=conf)
 
 
 def run_sql(

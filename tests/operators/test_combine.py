@@ -47,19 +47,28 @@ def times_of(rows: list[object]) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(-20, 20), min_size=len(rows), max_size=len(rows))
 
 
-def combined(drive: Drive, jumbo: Jumbo, stops: list[int], replica: list[int]) -> Jumbo:
-    """Partial results of replicas that share each stretch of the stream."""
+def combined(
+    drive: Drive, jumbo: Jumbo, stops: list[int], replica: list[int], condensed: bool = False
+) -> Jumbo:
+    """Partial results of replicas that share each stretch of the stream; perhaps merged again."""
     owner, start = np.array(replica, dtype=np.int64), 0
-    parts = [Jumbo.empty(drive.out[0].schema, 1)]
     kernels = [drive.kernel() for _ in range(3)]
+    made: list[list[Jumbo]] = [[] for _ in kernels]
     for stop in [*sorted(stops), len(jumbo)]:
         for number, kernel in enumerate(kernels):
             rows = start + np.flatnonzero(owner[start:stop] == number)
             (out,) = kernel.step([jumbo.take(rows.astype(np.int64))], Root(0, 0, 0, 0))
             if out is not None:
                 assert out.positions.rows() == sorted(out.positions.rows())
-                parts.append(out)
+                made[number].append(out)
         start = stop
+    if condensed:
+        made = [[k.condense(m)] if m else [] for k, m in zip(kernels, made, strict=True)]
+        keys = [n for n in drive.out[0].schema.names if "." not in n]
+        for (whole,) in [m for m in made if m]:
+            rows = [repr([row[key] for key in keys]) for row in whole.batch.to_pylist()]
+            assert len(set(rows)) == len(rows)
+    parts = [Jumbo.empty(drive.out[0].schema, 1), *(part for each in made for part in each)]
     return Jumbo.concat(parts).in_order()
 
 
@@ -76,7 +85,7 @@ def test_final_values_do_not_tell_whether_they_were_combined(window, key, rows, 
     first = Drive(combine, TIMED)
     stops = data.draw(st.lists(st.integers(0, len(rows)), max_size=3))
     replica = data.draw(st.lists(st.integers(0, 2), min_size=len(rows), max_size=len(rows)))
-    partial = combined(first, jumbo, stops, replica)
+    partial = combined(first, jumbo, stops, replica, data.draw(st.booleans()))
     second = Drive(merging, first.out[0], depth=1)
     made = second.run(partial, data.draw(cuts(len(partial))))
     assert same(roots(made), roots(Drive(operator, TIMED).run(jumbo)))
@@ -89,7 +98,8 @@ def test_changes_end_at_the_same_values(rows, data):
     operator = aggregate("k", emit="changes", **FUNCTIONS)
     combine, merging = split(operator, TIMED)
     first = Drive(combine, TIMED)
-    partial = combined(first, jumbo, [len(rows) // 2], [0] * len(rows))
+    condensed = data.draw(st.booleans())
+    partial = combined(first, jumbo, [len(rows) // 2], [0] * len(rows), condensed)
     made = Drive(merging, first.out[0], depth=1).run(partial, data.draw(cuts(len(partial))))
     alone = Drive(operator, TIMED).run(jumbo)
     for key in {row["k"] for row in rows}:

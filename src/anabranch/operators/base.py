@@ -101,6 +101,7 @@ class Kernel:
 
     stores: tuple[Store, ...] = ()
     hears_marks: bool = False  # a clock takes the marks of the sources in; others let them pass
+    condenses: bool = False  # whether several outputs in a row can be made a smaller one
 
     def __init__(self, context: KernelContext) -> None:
         """Remember the place in the flow."""
@@ -127,6 +128,10 @@ class Kernel:
     def frontier(self, frontier: Root, port: int = 0) -> Root:
         """How far an output has come when the inputs have come to `frontier`."""
         return frontier
+
+    def condense(self, parts: Sequence[Jumbo]) -> Jumbo:
+        """What several outputs come to together; for kernels that say they can."""
+        raise NotImplementedError
 
     def next_timer(self) -> int | None:
         """The earliest time at which something is due, None when nothing waits for time."""

@@ -58,6 +58,8 @@ class Combine(Operator):
 class CombineKernel(Kernel):
     """One running copy; it remembers nothing."""
 
+    condenses = True
+
     def __init__(self, context: KernelContext, operator: Aggregation) -> None:
         """A running copy."""
         super().__init__(context)
@@ -80,6 +82,22 @@ class CombineKernel(Kernel):
         ]
         return [in_sequence(parts)]
 
+    def condense(self, parts: Sequence[Jumbo]) -> Jumbo:
+        """One row per key and window of several partial results, where the last of them stood."""
+        whole = Jumbo.concat(parts)
+        whole = Jumbo(whole.batch, whole.positions).in_order()
+        states = len(self._functions.schema)
+        keys = whole.batch.columns[: whole.batch.num_columns - states]
+        codes, groups = group_rows(keys, len(whole))
+        if groups == len(whole):
+            return whole
+        last = _last_rows(codes, groups)
+        state = self._functions.blank(groups)
+        self._functions.merge(state, codes, self._functions.parts_of(whole.batch))
+        columns = [k.take(pa.array(last)) for k in keys] + self._functions.to_arrow(state)
+        batch = pa.RecordBatch.from_arrays(columns, schema=whole.batch.schema)
+        return Jumbo(batch, whole.positions.take(last)).in_order()
+
     def _assigned(self, jumbo: Jumbo) -> Iterator[tuple[Jumbo, Ints | None]]:
         """The batch once per window that a tuple may be in, with the start of that window."""
         if not len(jumbo):
@@ -95,8 +113,7 @@ class CombineKernel(Kernel):
         if starts is not None:
             keys.append(pa.array(starts, pa.int64()))
         codes, groups = group_rows(keys, len(jumbo))
-        last = np.empty(groups, np.int64)
-        last[codes] = np.arange(len(jumbo))  # the last assignment to a group stays
+        last = _last_rows(codes, groups)
         positions = jumbo.positions.pad(self.context.depth)
         state = self._functions.blank(groups)
         self._functions.locate(state, codes, self._functions.lift(jumbo.batch), positions)
@@ -104,6 +121,12 @@ class CombineKernel(Kernel):
         batch = pa.RecordBatch.from_arrays(columns, schema=self.context.outputs[0].schema)
         level = np.broadcast_to(np.int64(number), groups)
         return Jumbo(batch, positions.take(last).extend(level))
+
+
+def _last_rows(codes: Ints, groups: int) -> Ints:
+    last = np.empty(groups, np.int64)
+    last[codes] = np.arange(len(codes))  # the last assignment to a group stays
+    return last
 
 
 def combinable(operator: Operator, given: StreamType) -> bool:

@@ -1,9 +1,10 @@
 """A flow to be killed, and the program that runs it; `test_kills` starts and kills it.
 
-    python killing.py DIRECTORY BATCHES [POINT@BATCH]
+    python killing.py DIRECTORY BATCHES
 
-Says on standard output when the run has started and when a batch is done. With a point the program
-kills itself there, in the first batch from the given one on that gets to it.
+Starts Spark, and the run once a line comes in; says when the run has started and when a batch is
+done. If the line is POINT@BATCH, the program kills itself at that point, in the first batch from
+the given one on that gets to it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow as pa
 
 import anabranch as ab
 from anabranch.engines.spark import keeper
+from anabranch.engines.spark.session import session
 from anabranch.events import Event, Observed, RunEnded, RunStarted
 from anabranch.plan.plan import Plan
 
@@ -152,8 +154,11 @@ def wrap(owner: type, name: str, version_of: Callable[..., int], batch: int) -> 
     setattr(owner, name, dying)
 
 
-def main(directory: Path, batches: int, point: Point | None) -> None:
+def main(directory: Path, batches: int) -> None:
     """Go on from the checkpoint, to the end or to the point."""
+    spark = session("local[2,4]", app="kills", conf=SHORT_LIVED)
+    place, _, at = sys.stdin.readline().strip().partition("@")
+    point = (place, int(at)) if place else None
     flow = build(directory, batches, point)
     if point is not None:
         arm_driver(point)
@@ -172,13 +177,11 @@ def main(directory: Path, batches: int, point: Point | None) -> None:
         flow,
         plan=plan_of(flow, begun),
         checkpoint=directory / "checkpoint",
-        master="local[2,4]",
-        conf=SHORT_LIVED,
+        session=spark,
         listener=hear,
     )
     handle.await_termination()
 
 
 if __name__ == "__main__":
-    place, at = sys.argv[3].split("@") if len(sys.argv) > 3 else ("", "0")
-    main(Path(sys.argv[1]), int(sys.argv[2]), (place, int(at)) if place else None)
+    main(Path(sys.argv[1]), int(sys.argv[2]))

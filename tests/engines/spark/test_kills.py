@@ -41,6 +41,12 @@ class Driver:
     process: subprocess.Popen[str]
     told: list[str] = field(default_factory=list)
 
+    def go(self, point: str = "") -> None:
+        """Let the run begin, to its end or to a point."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{point}\n")
+        self.process.stdin.flush()
+
     def tells(self) -> str | None:
         """The next thing it says; None when it has died."""
         assert self.process.stdout is not None
@@ -54,48 +60,66 @@ class Driver:
             pass
         return self.process.wait(PATIENCE_S)
 
+    def kill_group(self) -> None:
+        with suppress(ProcessLookupError):  # all of them are gone
+            os.killpg(self.process.pid, signal.SIGKILL)
 
-@contextmanager
-def driver(directory: Path, *point: str) -> Iterator[Driver]:
-    """Start the program; nothing of it is left afterwards."""
-    program = [sys.executable, killing.__file__, str(directory), str(BATCHES), *point]
+
+def started(directory: Path) -> Driver:
+    """The program, with a Spark that is on its way; it waits for a word."""
+    program = [sys.executable, killing.__file__, str(directory), str(BATCHES)]
     with (directory / "log.txt").open("a") as log:
         process = subprocess.Popen(
-            program, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            program,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
         )
+    return Driver(process)
+
+
+@contextmanager
+def drivers(directory: Path, number: int) -> Iterator[Iterator[Driver]]:
+    """One after another; while one works, the next one starts Spark. Nothing is left of them."""
+    begun = [started(directory)]
+
+    def each() -> Iterator[Driver]:
+        for _ in range(number - 1):
+            begun.append(started(directory))
+            yield begun[-2]
+        yield begun[-1]
+
     try:
-        yield Driver(process)
+        yield each()
     finally:
-        kill_group(process)
-        process.communicate(timeout=PATIENCE_S)
+        for driver in begun:
+            driver.kill_group()
+            driver.process.communicate(timeout=PATIENCE_S)
 
 
-def kill_group(process: subprocess.Popen[str]) -> None:
-    with suppress(ProcessLookupError):  # all of them are gone
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def kill_at_random(directory: Path, rng: Random) -> None:
+def kill_at_random(driver: Driver, rng: Random) -> None:
     """Kill the program somewhere in its work.
 
     Only Python, so that the JVM notices by itself and may do a little more, or both at once.
     """
-    with driver(directory) as running:
-        for _ in range(rng.randint(1, 2)):
-            running.tells()
-        with pytest.raises(subprocess.TimeoutExpired):  # it is alive
-            running.process.wait(rng.uniform(0.0, 1.0))
-        if rng.random() < 0.5:
-            kill_group(running.process)
-        running.process.kill()
-        assert running.end() == -signal.SIGKILL
+    driver.go()
+    for _ in range(rng.randint(1, 2)):
+        driver.tells()
+    with pytest.raises(subprocess.TimeoutExpired):  # it is alive
+        driver.process.wait(rng.uniform(0.0, 1.0))
+    if rng.random() < 0.5:
+        driver.kill_group()
+    driver.process.kill()
+    assert driver.end() == -signal.SIGKILL
 
 
-def finish(directory: Path) -> None:
+def finish(driver: Driver, directory: Path) -> None:
     """Let the program come to its end, and compare what the sinks hold, row by row."""
-    with driver(directory) as running:
-        assert running.end() == 0, (directory / "log.txt").read_text()[-2000:]
-    assert running.told[-1] == "ended True"
+    driver.go()
+    assert driver.end() == 0, (directory / "log.txt").read_text()[-2000:]
+    assert driver.told[-1] == "ended True"
     expected = run_sequential(killing.build(directory / "never written", BATCHES))
     for sink in ("visitors", "pages"):
         assert read_back(directory / sink).to_pylist() == expected.rows(sink)
@@ -111,11 +135,11 @@ def state_files(directory: Path, batch: int) -> int:
     return len(list((directory / "checkpoint" / "state").glob(f"{batch:012d}-*")))
 
 
-def kill_at(point: str, directory: Path) -> None:
+def kill_at(point: str, driver: Driver, directory: Path) -> None:
     """Let the program kill itself at a point, and see that it was there."""
     begun = max(killing.versions(directory, "manifests"), default=-1) + 1
-    with driver(directory, f"{point}@{max(1, begun)}") as running:
-        assert running.end() == -signal.SIGKILL, (directory / "log.txt").read_text()[-2000:]
+    driver.go(f"{point}@{max(1, begun)}")
+    assert driver.end() == -signal.SIGKILL, (directory / "log.txt").read_text()[-2000:]
     batch = max(killing.versions(directory, "batches"))
     shown = [visible(directory, sink, batch) for sink in ("visitors", "pages")]
     assert (batch in killing.versions(directory, "manifests")) == (point in COMMITTED)
@@ -133,12 +157,13 @@ def test_a_driver_killed_again_and_again_goes_on_exactly_once(seed: int, tmp_pat
     rng = Random(seed)
     kills = [*POINTS, *["random"] * AT_RANDOM]
     rng.shuffle(kills)
-    for point in kills:
-        if point == "random":
-            kill_at_random(tmp_path, rng)
-        else:
-            kill_at(point, tmp_path)
-    finish(tmp_path)
+    with drivers(tmp_path, len(kills) + 1) as following:
+        for point in kills:
+            if point == "random":
+                kill_at_random(next(following), rng)
+            else:
+                kill_at(point, next(following), tmp_path)
+        finish(next(following), tmp_path)
 
 
 @pytest.mark.xdist_group("spark")

@@ -20,6 +20,7 @@ from anabranch.engines.spark.layout import Layout, Link, Station
 from anabranch.engines.spark.meter import StepMeter
 from anabranch.engines.spark.outbox import Outbox
 from anabranch.engines.spark.program import Batch, Program
+from anabranch.operators.base import Kernel
 from anabranch.plan.regions import RegionKind
 from anabranch.state.gate import Gate
 from anabranch.state.positions import START, Jumbo, Root
@@ -27,6 +28,7 @@ from anabranch.state.positions import START, Jumbo, Root
 RUN_ROWS = 1 << 20
 CHANGELOG_ROWS = 1 << 22
 """Changes are told once per call, so a step that tells changes gets as much at a time as it can."""
+CONDENSE_ROWS = 1 << 20
 QUEUE_JUMBOS = 4
 
 Results = tuple[Sequence[Jumbo | None], Sequence[Root]]
@@ -74,6 +76,8 @@ class StationRun:
             else:
                 router = Router(consumer.region, batch.plan.region(link.consumer))
                 self._routes.append((link, router))
+        self._condenser = self._find_condenser()
+        self._held: list[Jumbo] = []
         self._pipes = Pipes(self._run_pipeline, len(self.meters), self._send)
 
     def family(self) -> list[StationRun]:
@@ -104,6 +108,7 @@ class StationRun:
             else:
                 self._pipes.put([None] * self._in_ports(), self.passed)
             self._pipes.close()
+            self._condense(most=-1)
 
     def pass_on(self) -> None:
         """Tell the next ones how far this station has come."""
@@ -132,7 +137,27 @@ class StationRun:
         return self.channel.run(pipeline, inputs, frontier, meter.tap)
 
     def _send(self, outputs: Sequence[Jumbo | None], reached: Sequence[Root]) -> None:
+        """Hand on what came out; partial results wait for others that they can be merged with."""
         self._reached = list(reached)
+        if self._condenser is None:
+            self._hand_on(outputs)
+            return
+        self._held += [j for j in outputs[:1] if j is not None]
+        if sum(map(len, self._held)) >= CONDENSE_ROWS:
+            self._condense(most=CONDENSE_ROWS // 2)
+
+    def _condense(self, most: int) -> None:
+        """Merge what waits; more than `most` rows go on at once: merging again would not pay."""
+        if self._condenser is None or not self._held:
+            return
+        marks = tuple(mark for jumbo in self._held for mark in jumbo.marks)
+        merged = self._condenser.condense(self._held) if len(self._held) > 1 else self._held[0]
+        self._held = [Jumbo(merged.batch, merged.positions, marks)]
+        if len(merged) > most:
+            self._hand_on(self._held)
+            self._held = []
+
+    def _hand_on(self, outputs: Sequence[Jumbo | None]) -> None:
         if self.region.kind is RegionKind.SINK:
             self.sink_rows += [j for j in outputs if j is not None and len(j)]
             return
@@ -143,7 +168,13 @@ class StationRun:
                 if share is not None:
                     self._outbox.jumbo(link, replica, share)
         for link, run in self.inner:
-            run.take(link.in_port, outputs[link.out_port], reached[link.out_port])
+            run.take(link.in_port, outputs[link.out_port], self._reached[link.out_port])
+
+    def _find_condenser(self) -> Kernel | None:
+        if self.channel is None:
+            return None
+        last = self.channel.kernels[self.region.steps[-1]]
+        return last if last.condenses else None
 
     def _tells_changes(self) -> bool:
         contexts = self.program.contexts
