@@ -39,8 +39,9 @@ format: $(INSTALLED) ## Apply formatting and the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-soak: $(INSTALLED) ## Run the laws on many random examples (SOAK_EXAMPLES=20000)
-	ANABRANCH_SOAK=$(SOAK_EXAMPLES) $(BIN)/python -m pytest -n $(WORKERS) --timeout=0 tests/law
+soak: $(INSTALLED) ## Run the laws on many random examples (SOAK_EXAMPLES=20000), and kill drivers
+	ANABRANCH_SOAK=$(SOAK_EXAMPLES) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --timeout=0 \
+	    tests/law tests/engines/spark/test_law.py tests/engines/spark/test_kills.py
 
 bench: $(INSTALLED) ## Run the benchmarks and rewrite docs/benchmarks.md (ONLY=name for one)
 	@mkdir -p $(RESULTS); failed=; \

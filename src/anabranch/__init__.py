@@ -26,7 +26,7 @@ from anabranch.operators.shared import shared
 from anabranch.operators.tuples import TupleOperator, partitioned, stateful, stateless
 from anabranch.operators.windows import count_window, session, sliding, tumbling
 from anabranch.plan.plan import Plan
-from anabranch.run import run, start
+from anabranch.run import rollback, run, start
 from anabranch.testing.check import check
 
 SPARK_IO = ("dataframe", "each_batch")
@@ -83,6 +83,7 @@ __all__ = [
     "parse_json",
     "partitioned",
     "plan",
+    "rollback",
     "run",
     "schema",
     "session",

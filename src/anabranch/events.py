@@ -6,7 +6,6 @@ Names carry units: `_s` seconds, `_ms` milliseconds, `_per_s` a rate, `_share` a
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -171,5 +170,3 @@ class RunEnded:
 
 
 Event = RunStarted | Observed | Reconfiguration | RunEnded
-Listener = Any
-"""A function of one event."""

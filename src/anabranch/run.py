@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.engine import Engine, Options
 from anabranch.engines.handle import Result, Run
 from anabranch.errors import BuildError, UnknownNameError
@@ -78,6 +79,15 @@ def run(flow: Flow, *, seconds: float | None = None, **options: Any) -> Result:
     finally:
         handle.stop()
     return handle.result()
+
+
+def rollback(flow: Flow, checkpoint: str | os.PathLike[str], version: int) -> None:
+    """Forget what a checkpoint knows of later versions; the next run goes on from `version`.
+
+    For recovery by hand, while no run uses the checkpoint: an error about a damaged file says which
+    version is whole. Output of later versions goes when that run opens its sinks.
+    """
+    Checkpoint.open(checkpoint, flow).rollback(version)
 
 
 def engine_of(name: str, flow: Flow, plan: Plan | None, options: Options) -> Engine:

@@ -103,15 +103,20 @@ class Run:
         """Stop; what was committed stays, and nothing fires."""
         self.engine.stop()
 
-    def process_all_available(self, timeout_s: float = 60.0) -> None:
-        """Wait until the sources have nothing more, or the run is over."""
+    def process_all_available(self, timeout_s: float = 60.0) -> bool:
+        """Wait for a batch in which no source had anything, or for the end; whether it came.
+
+        A source that is paced has something due sooner or later, so this is for sources that are
+        read as fast as they can be.
+        """
         until = time.monotonic() + timeout_s
         seen = self.last_progress.batch if self.last_progress else -1
         while self.is_active and time.monotonic() < until:
             now = self.last_progress
             if now is not None and now.batch > seen and now.rows_in == 0:
-                return
+                return True
             self.await_termination(0.02)
+        return not self.is_active
 
     def result(self) -> Result:
         """What came of it so far."""

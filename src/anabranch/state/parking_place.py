@@ -43,7 +43,7 @@ def lot_directory(checkpoint_id: str, environment: Mapping[str, str] = os.enviro
     """
     lot = hashlib.sha256(checkpoint_id.encode()).hexdigest()[:16]
     refusals = []
-    for place in (SHARED_MEMORY, Path(environment.get("TMPDIR") or tempfile.gettempdir())):
+    for place in _places(environment):
         home = place / f"anabranch-{os.geteuid()}"
         try:
             if place == SHARED_MEMORY and not (home / lot).is_dir():
@@ -61,6 +61,16 @@ def lot_directory(checkpoint_id: str, environment: Mapping[str, str] = os.enviro
         "; ".join(refusals),
         "remove what is there, or set TMPDIR to a directory of your own",
     )
+
+
+def all_lots(environment: Mapping[str, str] = os.environ) -> list[Path]:
+    """The lots of this user on this host."""
+    homes = [place / f"anabranch-{os.geteuid()}" for place in _places(environment)]
+    return [lot for home in homes if home.is_dir() for lot in home.iterdir()]
+
+
+def _places(environment: Mapping[str, str]) -> tuple[Path, Path]:
+    return SHARED_MEMORY, Path(environment.get("TMPDIR") or tempfile.gettempdir())
 
 
 def private_path(lot: Path, kind: str) -> Path:

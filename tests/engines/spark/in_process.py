@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.spark.batches import Batches
+from anabranch.engines.spark.intake import Intake, Share
 from anabranch.engines.spark.job import outcome_of
 from anabranch.engines.spark.keeper import remove_lot
 from anabranch.engines.spark.layout import Layout
@@ -79,6 +80,7 @@ class InProcess:
         checkpoint = Checkpoint.open(str(self._directory), self._flow)
         sinks = Sinks(program, checkpoint.storage, None)
         batches = Batches(program, checkpoint, sinks, None)
+        self._starve(batches.intake)
         self._die_between(checkpoint, sinks)
         last = checkpoint.last
         version = 0 if last is None else last.version + 1
@@ -88,8 +90,9 @@ class InProcess:
                 return self._result(checkpoint)
             if len(wishes) > 1 and self._rng.random() < 0.4:
                 wishes.pop(0)
-            done = batches.next(number, self._resized(wishes[0]), plan, 0.0, self._job)
-            assert done is not None, "nothing to do, though the end was not told"
+            done = None
+            while done is None:
+                done = batches.next(number, self._resized(wishes[0]), plan, 0.0, self._job)
             plan = done.plan
             self.events.append(f"batch {number}: {done.read}")
         raise AssertionError(f"no end after {MOST_BATCHES} batches: {self.events[-5:]}")
@@ -98,6 +101,17 @@ class InProcess:
         for source in plan.sources:
             plan = plan.with_source(source.source, batch_rows=self._rng.choice([1, 2, 3, 7, 50]))
         return plan
+
+    def _starve(self, intake: Intake) -> None:
+        """Let sources have nothing due now and then; a batch in which none has any is not run."""
+        share = intake._share
+
+        def sometimes(name: str, plan: Plan, elapsed_s: float) -> Share | None:
+            made = share(name, plan, elapsed_s)
+            over = made is not None and made.over
+            return None if not over and self._rng.random() < 0.15 else made
+
+        intake._share = sometimes  # type: ignore[method-assign]
 
     def _die_between(self, checkpoint: Checkpoint, sinks: Sinks) -> None:
         """Let the driver die before or after a commit becomes visible."""

@@ -15,12 +15,14 @@ from tests.engines.spark.in_process import InProcess
 from tests.law.flows import Case, cases
 
 SHARDS = 4
-CASES = int(os.environ.get("ANABRANCH_SOAK", "160"))
+TROUBLE = (0.0, 0.1, 0.6)
+CASES = int(os.environ.get("ANABRANCH_SOAK", "1600")) // 10
 
 
 def holds(case: Case, directory: Path) -> None:
     expected = run_sequential(case.flow)
-    run = InProcess(case.flow, directory, case.seed, kills=case.crashes, trouble=0.1)
+    trouble = TROUBLE[case.seed % len(TROUBLE)]
+    run = InProcess(case.flow, directory, case.seed, kills=case.crashes, trouble=trouble)
     got = run.run([case.plan, *case.changes])
     found = difference(case.flow, expected, got)
     assert found is None, f"{case}\n{found}\n{got.events}"

@@ -83,6 +83,18 @@ class Checkpoint:
             self._looked = True
         return self._last
 
+    def require_newest(self) -> None:
+        """Raise if the run before committed another version while it was being taken over."""
+        found = recovery.versions(self.storage, MANIFESTS)
+        known = self.last.version if self.last is not None else -1
+        if found and found[-1] > known:
+            raise StateError(
+                f"checkpoint {self.storage.location}",
+                f"version {known} to be the last",
+                f"version {found[-1]}, which the run before committed meanwhile",
+                "start again: the run goes on from there",
+            )
+
     def log(self, version: int) -> BatchLog | None:
         """What a batch was going to do, None when it has no log."""
         path = document(LOGS, version)

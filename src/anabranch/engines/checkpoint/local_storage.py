@@ -46,7 +46,17 @@ class LocalStorage(Storage):
             finally:
                 with suppress(FileNotFoundError):
                     os.remove(pending)
+            self._sync_folder(os.path.dirname(self.named(path)))
             return True
+
+    def _sync_folder(self, folder: str) -> None:
+        """A name outlives a power failure once its directory is on disk."""
+        if os.name == "posix":
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def entries(self, folder: str) -> dict[str, int]:
         sizes = {}

@@ -18,6 +18,7 @@ from anabranch.engines.spark.commit import next_manifest
 from anabranch.engines.spark.intake import Intake, Share, shares_from_json, shares_to_json
 from anabranch.engines.spark.keeper import sweep
 from anabranch.engines.spark.layout import Layout
+from anabranch.engines.spark.parts import require_same_parts
 from anabranch.engines.spark.program import Batch, Outcome, Program, RegionState
 from anabranch.engines.spark.sinks import Sinks
 from anabranch.errors import StateError
@@ -67,8 +68,11 @@ class Batches:
         self._program, self._checkpoint, self._sinks = program, checkpoint, sinks
         self.intake = Intake(program, limit_rows)
         last = checkpoint.last
+        require_same_parts(checkpoint.storage, program, ended=last is not None and last.ended)
         if last is not None:
             self.intake.restore(last.offsets)
+        # Opening sinks removes what came after: nothing may have come since we looked.
+        checkpoint.require_newest()
         sinks.open(last)
 
     def ended(self) -> bool:
@@ -117,12 +121,13 @@ class Batches:
         last = self._checkpoint.last
         known = -1 if last is None else last.version
         happened = self._checkpoint.manifest(version)
-        if version < known or (happened is not None and version > known):
+        lost = self.intake.pushed and version > known + 1  # rows that Spark takes for done
+        if version < known or lost or (happened is not None and version > known):
             raise StateError(
                 f"checkpoint {self._checkpoint.storage.location}",
                 f"batch {known} again, or one that has not happened",
                 f"batch {version}"
-                + (", which another run committed meanwhile" if version > known else ""),
+                + (", which another run committed meanwhile" if happened is not None else ""),
                 "start again, with one run at a time; if that does not help, Spark's own part of "
                 "the checkpoint is lost: start afresh in a new checkpoint directory",
             )

@@ -7,7 +7,7 @@ columns): Spark's checkpoint keeps which rows are in which micro-batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import reduce
 
 import numpy as np
@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from anabranch.engines.spark.program import Batch, Program
-from anabranch.errors import SourceError
+from anabranch.errors import BuildError, SourceError
 from anabranch.io.spark.dataframe import DataFrameSource
 from anabranch.state.positions import FIRST, Ints, Jumbo, Positions, Root
 
@@ -55,6 +55,32 @@ def _tagged(df: DataFrame, tag: int, own: str | None, types: dict[str, StructTyp
 def frontier_after(version: int, rank: int) -> Root:
     """How far a streaming DataFrame has come with a micro-batch."""
     return Root(version + 1, rank, FIRST, FIRST)
+
+
+def joined(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of about `rows`: those that Spark sends may be small."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(each.num_rows for each in held) >= rows:
+            yield pa.concat_batches(held)
+            held = []
+    if held:
+        yield pa.concat_batches(held)
+
+
+def require_one_order(program: Program) -> None:
+    """Refuse to merge by number what is numbered in different ways."""
+    pushed = {program.ranks[name] for name in dataframe_sources(program)}
+    for name, context in program.contexts.items():
+        mixed = pushed.intersection(context.sources) and set(context.sources) - pushed
+        if len(context.inputs) > 1 and mixed and context.inputs[0].time is None:
+            raise BuildError(
+                name,
+                "streams that have one order",
+                "a streaming DataFrame, numbered by micro-batch, and a source numbered by row",
+                "order both by event time: give their sources time=…",
+            )
 
 
 def read_rows(program: Program, batch: Batch, rows: pa.RecordBatch) -> Iterator[tuple[str, Jumbo]]:

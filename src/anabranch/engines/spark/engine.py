@@ -17,14 +17,13 @@ from shutil import rmtree
 from tempfile import mkdtemp
 
 from pyspark import Broadcast
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.engine import Options
 from anabranch.engines.spark.batches import Batches, Done
-from anabranch.engines.spark.dataframes import dataframe_sources, stream
+from anabranch.engines.spark.dataframes import dataframe_sources, require_one_order, stream
 from anabranch.engines.spark.job import run_job
 from anabranch.engines.spark.keeper import remove_lot
 from anabranch.engines.spark.observe import observation_of, percentile, reconfiguration_of
@@ -39,6 +38,7 @@ from anabranch.plan.starting import side_by_side
 
 IDLE_S = 0.02
 COMMIT_S = 2.0
+EMPTY_S = 0.2
 
 
 class SparkEngine:
@@ -52,7 +52,11 @@ class SparkEngine:
         self._given = plan
         self._plan = self._wish = plan or Plan.sequential(flow)
         self._over = threading.Event()
-        self._stopping = self._tuned = False
+        self._stop_wish = threading.Event()
+        self._batch_thread = 0
+        self._batches_done = 0
+        self._tuned = self._idle = False
+        self._temporary: str | None = None
         self._error: BaseException | None = None
         self._changes: list[Reconfiguration] = []
         self._latencies: deque[tuple[float, int]] = deque(maxlen=1000)
@@ -93,6 +97,13 @@ class SparkEngine:
 
     def start(self, tell: Callable[[Event], None]) -> None:
         """Begin, or go on from the checkpoint."""
+        try:
+            self._start(tell)
+        except BaseException:
+            self._remove_temporary()
+            raise
+
+    def _start(self, tell: Callable[[Event], None]) -> None:
         self._tell, options = tell, self._options
         if options.session is not None:
             self._spark = use(options.session)
@@ -103,6 +114,7 @@ class SparkEngine:
         self._program = Program(self._flow, location, location)
         packed = self._program.packed()
         self._pushed = bool(dataframe_sources(self._program))
+        require_one_order(self._program)
         checkpoint = self._checkpoint = Checkpoint.open(location, self._flow)
         last = checkpoint.last
         if self._given is None:
@@ -143,9 +155,10 @@ class SparkEngine:
         return ended
 
     def stop(self) -> None:
-        """Stop after the micro-batch that is under way."""
-        self._stopping = True
-        self.wait()
+        """Stop after the micro-batch that is under way; from within one, when it is done."""
+        self._stop_wish.set()
+        if threading.get_ident() != self._batch_thread:
+            self.wait()
 
     # Driving
 
@@ -153,13 +166,17 @@ class SparkEngine:
         """What Spark calls for each micro-batch."""
         if self._batches.ended() or self._error is not None:
             return  # the query has not been stopped yet
+        self._batch_thread = threading.get_ident()
+        self._batches.intake.dry = self._pushed and _dry(self._query)
+        if self._idle:  # the tick comes at once, though no DataFrame has anything new
+            self._stop_wish.wait(EMPTY_S)
         spark = pushed.sparkSession
         if not self._tuned:  # each query has a session of its own
             tune(spark)
             self._tuned = True
         job = partial(run_job, spark, self._broadcast, pushed if self._pushed else None)
         try:
-            while not self._stopping:
+            while not self._stop_wish.is_set():
                 # A change of the wish while a batch runs is for the next one.
                 done = self._batches.next(version, self._wish, self._plan, self._elapsed(), job)
                 if done is not None:
@@ -176,13 +193,13 @@ class SparkEngine:
             if self._pushed:
                 raise  # or Spark would take the rows of its DataFrames for done
             return  # the next run goes on from the last manifest
-        if self._batches.ended() or self._stopping:
+        if self._batches.ended() or self._stop_wish.is_set():
             self._end_query(version)
 
     def _refuse_to_skip(self) -> None:
         """Rows of a DataFrame that were not worked on must come again: Spark must not commit."""
         if self._pushed:
-            raise EngineError(self._flow.name, "a batch", "a stop before it", "start again")
+            raise _Stopped(self._flow.name, "a batch", "a stop before it", "start again")
 
     def _end_query(self, version: int) -> None:
         """Stop the query from outside its own thread, once Spark has committed this batch."""
@@ -202,15 +219,15 @@ class SparkEngine:
         """Wait for the end of the query, and tell how it ended."""
         try:
             query.awaitTermination()
-        except StreamingQueryException as error:
+        except Exception as error:  # of the query, or of Java when the session is gone
             if self._error is None:
                 self._error = EngineError(
                     self._flow.name,
                     "Spark to go on with the query",
-                    str(error).splitlines()[0],
+                    (str(error) or type(error).__name__).splitlines()[0],
                     "see the log of the driver; start again to go on from the checkpoint",
                 )
-        if self._stopping and isinstance(self._error, EngineError):
+        if isinstance(self._error, _Stopped):
             self._error = None
         elif self._error is None:
             # Spark stops a query without a word when another run starts the same one.
@@ -221,15 +238,23 @@ class SparkEngine:
         self._finish()
 
     def _finish(self) -> None:
-        self._sinks.close()
-        with suppress(Exception):  # of Java, when somebody has stopped the session
-            self._broadcast.destroy()
-        remove_lot(self._program.lot)
+        """Let go of everything, and let those who wait go on, whatever happens."""
+        try:
+            self._sinks.close()
+            with suppress(Exception):  # of Java, when somebody has stopped the session
+                self._broadcast.destroy()
+            remove_lot(self._program.lot)
+            self._remove_temporary()
+            ended = self._batches.ended() and self._error is None
+            self._tell(RunEnded(self._elapsed(), *self.rows, ended))
+        except Exception as error:
+            self._error = self._error or error
+        finally:
+            self._over.set()
+
+    def _remove_temporary(self) -> None:
         if self._temporary is not None:
             rmtree(self._temporary, ignore_errors=True)
-        ended = self._batches.ended() and self._error is None
-        self._tell(RunEnded(self._elapsed(), *self.rows, ended))
-        self._over.set()
 
     def _note(self, version: int, done: Done) -> None:
         """Keep the figures of a batch, and tell them."""
@@ -248,14 +273,29 @@ class SparkEngine:
             (self.latency_ms(0.5), self.latency_ms(0.99)),
         )
         self._rows_out += seen.rows_out
-        if done.plan != done.before and self._rows_in > sum(done.read.values()):
+        self._idle = self._pushed and not sum(done.read.values())
+        if done.plan != done.before and self._batches_done:
             change = reconfiguration_of(at_s, version, done)
             self._changes.append(change)
             self._tell(change)
+        self._batches_done += 1
         self._tell(Observed(seen))
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._started
+
+
+class _Stopped(EngineError):
+    """A batch was asked for after the wish to stop."""
+
+
+def _dry(query: StreamingQuery | None) -> bool:
+    """Whether Spark found nothing new in any streaming DataFrame for its last micro-batch."""
+    progress = None if query is None else query.lastProgress
+    if progress is None:
+        return False
+    # The first source is the tick.
+    return all(s["startOffset"] == s["endOffset"] for s in progress["sources"][1:])
 
 
 def _told(query: StreamingQuery, version: int) -> bool:

@@ -16,7 +16,6 @@ from anabranch.io.stamped import Record, StampedSource
 from anabranch.plan.plan import Plan
 
 FOREVER_S = 1e9
-
 MOST_PARTS = 256
 
 
@@ -57,6 +56,7 @@ class Intake:
         self._program, self._limit = program, limit_rows
         self._sources = {name: program.body(name).source for name in program.ranks}
         pushed = [n for n, source in self._sources.items() if getattr(source, "pushed", False)]
+        self.pushed = bool(pushed)
         if pushed and limit_rows is not None:
             raise EngineError(
                 pushed[0],
@@ -66,16 +66,12 @@ class Intake:
             )
         self._progress = {name: Progress() for name in self._sources}
         self._read_before: dict[str, int] = dict.fromkeys(self._sources, 0)
+        self.dry = False  # whether Spark has nothing more of the streaming DataFrames
 
     @property
     def over(self) -> bool:
         """Whether every source has ended."""
         return all(progress.over for progress in self._progress.values())
-
-    @property
-    def rows(self) -> int:
-        """Tuples read so far."""
-        return sum(progress.rows for progress in self._progress.values())
 
     def cursors(self) -> dict[str, Cursor]:
         """Where each source stands."""
@@ -116,8 +112,6 @@ class Intake:
             pushed = getattr(source, "pushed", False)
             if shares[name].over or (not pushed and progress.cursor.part >= len(source.parts())):
                 progress.over = True
-            elif pushed and source.bounded and not rows and not progress.over:
-                progress.cursor = Cursor(1, 0)  # told with the next batch: Spark has no more
         return read
 
     def backlog(self, name: str, elapsed_s: float) -> int | None:
@@ -183,7 +177,7 @@ class Intake:
         source, progress = self._sources[name], self._progress[name]
         readers = self._readers(name, plan)
         if getattr(source, "pushed", False):
-            return Share([], progress.over or progress.cursor.part > 0)
+            return Share([], progress.over or (source.bounded and self.dry))
         if progress.over:
             return Share([[] for _ in range(readers)], True)
         budget = plan.source(name).batch_rows

@@ -35,7 +35,7 @@ from anabranch.engines.spark.station import StationRun
 from anabranch.plan.regions import Region, RegionKind
 from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.parking import ParkingLot
-from anabranch.state.parking_place import ParkingFull, lot_directory
+from anabranch.state.parking_place import ParkingFull, all_lots, lot_directory
 from anabranch.state.positions import Jumbo
 
 WAITING = "waiting tuples"
@@ -157,7 +157,9 @@ class Keeper:
                 else:
                     state.setdefault(step, {})[number] = payload
             _load(channel, state, buckets, file.whole)
-            if any(step == WAITING for step, _ in sections) or file.whole:
+            # All replicas of a shared region left the same waiting; what was parked is the newest.
+            newest = run.region.kind is RegionKind.SHARED and missing != mine
+            if not newest and (any(step == WAITING for step, _ in sections) or file.whole):
                 _merge(run.region, waiting, waited, buckets, mine)
 
     def _sections(
@@ -209,12 +211,10 @@ def remove_lot(lot: str) -> None:
 
 def remove_old_lots() -> None:
     """Remove lots that nobody has used for a day: those of runs that were killed."""
-    own = lot_directory("")
-    for lot in own.parent.iterdir():
+    for lot in all_lots():
         with suppress(OSError):
             if time.time() - lot.stat().st_mtime > OLD_S:
                 rmtree(lot, ignore_errors=True)
-    rmtree(own, ignore_errors=True)
 
 
 def _lot_name(name: str) -> str:
@@ -252,11 +252,11 @@ def _merge(
     """Replace what waits for some buckets by what a replica of the batch before left waiting."""
     for port, jumbo in enumerate(waited):
         if region.kind is not RegionKind.PARTITIONED:
-            # All replicas of a shared region left the same; the one with bucket 0 speaks for all.
-            if region.kind is not RegionKind.SHARED or 0 in taken or waiting[port] is None:
-                waiting[port] = jumbo
+            waiting[port] = jumbo  # of one replica, or the same for all replicas
             continue
         kept = [j for j in (waiting[port],) if j is not None]
+        if 0 in taken:  # marks are with bucket 0
+            kept = [Jumbo(j.batch, j.positions) for j in kept]
         parts = [j.where(~_within(region, j, taken)) for j in kept]
         if jumbo is not None:
             marks = jumbo.marks if 0 in taken else ()

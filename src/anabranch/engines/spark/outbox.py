@@ -73,7 +73,10 @@ class Outbox:
             payload = pickle.dumps((error, trace))
         except Exception:
             payload = pickle.dumps((RuntimeError(str(error)), trace))
-        row = Row(wire.FAILURE, self._layout.last_stage + 1, 0, {}, pa.py_buffer(payload))
+        self.broadcast(Row(wire.FAILURE, self._layout.last_stage + 1, 0, {}, pa.py_buffer(payload)))
+
+    def broadcast(self, row: Row) -> None:
+        """Send a row to every task of the next stage."""
         for target in range(self._width(self._stage + 1)):
             self._rows.append((row, target))
 

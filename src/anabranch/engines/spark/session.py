@@ -31,8 +31,8 @@ INSTALL_SPARK = "run pip install 'pyspark>=4.1'"
 SQL_SETTINGS = {
     # The plan says where each row goes; adaptive execution would merge and split partitions.
     "spark.sql.adaptive.enabled": "false",
-    # A row is a jumbo tuple of up to tens of MB: few rows make a batch, or memory bursts.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
+    # A row may be a jumbo tuple of tens of MB: bytes bound a batch, not rows.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "128m",
     # Our jobs say their own numbers; for what users aggregate beside them, 200 tasks are many.
     "spark.sql.shuffle.partitions": "8",

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from anabranch.engines.checkpoint.checkpoint import RETAINED
 from anabranch.engines.checkpoint.manifest import Manifest, SinkFile
 from anabranch.engines.checkpoint.state_files import state_name, version_of
 from anabranch.engines.checkpoint.storage import Storage
@@ -24,6 +25,7 @@ from anabranch.io.directory import DirectorySink
 from anabranch.io.spark.each_batch import EachBatchSink
 
 OUTBOX = "outbox"
+DELIVERED = "delivered"
 
 
 def write_sink(
@@ -58,21 +60,26 @@ class Sinks:
         """Touch nothing yet."""
         self._program, self._storage, self._spark = program, storage, spark
         self._sinks = {name: program.body(name).sink for name in program.flow.names(Role.SINK)}
+        self._shown = -1
         storage.make(OUTBOX)
 
     def open(self, last: Manifest | None) -> None:
-        """Go on after a manifest; whether its rows were delivered is not known, so they are."""
+        """Go on after a manifest; where it is not known that its rows were delivered, they are."""
         version = -1 if last is None else last.version
+        told = self._storage.read(DELIVERED)
+        delivered = told is not None and told.decode() == str(version)
         for name, sink in self._sinks.items():
             schema = self._program.contexts[name].inputs[0].schema
             if isinstance(sink, DirectorySink):
                 if last is not None:
                     sink.reveal(_renames(last, name), last.version)
                 sink.open(schema, version)
+            elif last is None or delivered:
+                sink.open(schema, version)
             else:
                 sink.open(schema, max(version - 1, -1))
-                if last is not None:
-                    self._deliver(sink, name, last)
+                self._deliver(sink, name, last)
+        self._shown = version
 
     def named(self, version: int, written: Sequence[dict[str, Any]]) -> tuple[SinkFile, ...]:
         """What the files of a batch shall be called, for its manifest."""
@@ -89,18 +96,23 @@ class Sinks:
         return tuple(files)
 
     def commit(self, manifest: Manifest) -> None:
-        """Make a batch visible; doing it again changes nothing where the sink can tell."""
+        """Make a batch visible, if that was not done yet."""
+        if manifest.version <= self._shown:
+            return
         for name, sink in self._sinks.items():
             if isinstance(sink, DirectorySink):
                 sink.reveal(_renames(manifest, name), manifest.version)
             else:
                 self._deliver(sink, name, manifest)
+        self._shown = manifest.version
+        if not all(isinstance(sink, DirectorySink) for sink in self._sinks.values()):
+            self._storage.write(DELIVERED, str(manifest.version).encode())
 
     def clean(self, manifest: Manifest) -> None:
-        """Remove what was delivered before this manifest."""
+        """Remove what was delivered so long ago that no version to go back to needs it."""
         for file in self._storage.entries(OUTBOX):
             version = version_of(file)
-            if version is not None and version < manifest.version:
+            if version is not None and version <= manifest.version - RETAINED:
                 self._storage.remove(f"{OUTBOX}/{file}")
 
     def sweep(self, manifest: Manifest) -> None:
@@ -120,7 +132,7 @@ class Sinks:
         files = [f"{OUTBOX}/{file.final}" for file in manifest.sinks if file.sink == name]
         if isinstance(sink, EachBatchSink):
             if files and self._spark is not None:
-                paths = [self._storage.named(file) for file in files]
+                paths = [f"{self._program.checkpoint}/{file}" for file in files]
                 sink.deliver(self._spark.read.parquet(*paths), manifest.version)
             return
         for file in files:

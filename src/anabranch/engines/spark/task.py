@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark import Broadcast, TaskContext
 
 from anabranch.engines.spark import wire
-from anabranch.engines.spark.dataframes import frontier_after, read_rows
+from anabranch.engines.spark.dataframes import frontier_after, joined, read_rows
 from anabranch.engines.spark.keeper import Keeper
 from anabranch.engines.spark.layout import Link
 from anabranch.engines.spark.memory import freeze_modules, keep_freed_memory
@@ -133,7 +133,7 @@ class TaskRun:
     def _read_dataframe(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Work on a partition of the streaming DataFrames; a reader of the plan tells how far."""
         runs: dict[str, StationRun] = {}
-        for batch in self._meter.timed("scan", batches):
+        for batch in joined(self._meter.timed("scan", batches), SCAN_ROWS):
             for name, jumbo in read_rows(self._program, self._batch, batch):
                 if name not in runs:
                     station = self._layout.stations[name]
@@ -147,6 +147,7 @@ class TaskRun:
         for run in runs.values():
             keeper = Keeper(self._program, self._batch, self._attempt, self._meter)
             yield from self._finish(run, keeper)
+            self._sources = {}  # told once
 
     def _take(self, run: StationRun, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Take all rows in; gives the failure of an earlier stage, if there is one."""
@@ -155,7 +156,10 @@ class TaskRun:
         for batch in self._meter.timed("shuffle", batches):
             for row in wire.rows_of(batch):
                 if row.kind == wire.FAILURE:
-                    yield row.to_arrow(0)
+                    run.abandon()
+                    self._outbox = Outbox(self._layout, self._stage)
+                    self._outbox.broadcast(row)
+                    yield from self._outbox.drain()
                     return
                 if row.stage != self._stage:
                     self._outbox.forward(row)
@@ -165,18 +169,21 @@ class TaskRun:
                 else:
                     link = links[row.header["link"]]
                     run.take(link.in_port, self._unpacked(run, link, row), START, link.number)
-        for link in self._layout.into(run.region.name):
-            came = [f for (number, _), f in frontiers.items() if number == link.number]
-            self._arrive(run, link, came)
+        run.passed = meet(
+            [
+                self._arrive(run, link, [f for (n, _), f in frontiers.items() if n == link.number])
+                for link in self._layout.into(run.region.name)
+            ]
+        )
 
-    def _arrive(self, run: StationRun, link: Link, came: list[Root]) -> None:
+    def _arrive(self, run: StationRun, link: Link, came: list[Root]) -> Root:
         """How far a link has come: as far as the slowest replica, or as the furthest slice."""
         if not came:
             raise RuntimeError(f"nothing came over link {link}, not even how far it is")
         producer = self._layout.stations[link.producer]
         passed = max(came) if producer.sliced else meet(came)
         run.take(link.in_port, None, passed, link.number)
-        run.passed = passed if run.passed == START else meet([run.passed, passed])
+        return passed
 
     def _unpacked(self, run: StationRun, link: Link, row: wire.Row) -> Jumbo:
         step = run.region.steps[0]
