@@ -105,6 +105,26 @@ def test_a_version_is_published_once(opened):
     assert opened().last == first
 
 
+def test_a_version_that_comes_after_the_last_one_was_looked_for_is_noticed(opened):
+    old = opened()
+    run_batch(old, 0)
+    new = opened()
+    new.require_newest()
+    assert new.last.version == 0
+    # The old run had passed the fence before: its manifest is written all the same.
+    new.storage.create(recovery.document(recovery.MANIFESTS, 1), b"{}")
+    with pytest.raises(StateError, match=r"version 0 to be the last, got version 1.*start again"):
+        new.require_newest()
+
+
+def test_the_first_version_of_all_is_noticed_too(opened):
+    new = opened()
+    assert new.last is None
+    new.storage.create(recovery.document(recovery.MANIFESTS, 0), b"{}")
+    with pytest.raises(StateError, match="got version 0"):
+        new.require_newest()
+
+
 def test_a_flow_with_another_number_of_buckets_is_refused(storage, opened, visits):
     run_batches(opened(), 0)
     with pytest.raises(StateError, match="fixed when the flow first starts"):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import pickle
 import shutil
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from uuid import uuid4
@@ -33,9 +35,43 @@ from anabranch.testing.result import RunResult
 
 MOST_BATCHES = 400
 
+Rows = list[pa.RecordBatch]
+
+
+Task = Callable[[int, int, Rows], Rows]
+"""What a task sends, by number of the stage, number of the task, and the rows that it gets."""
+
 
 class Killed(Exception):
     """The driver is gone."""
+
+
+def run_stages(layout: Layout, task: Task, rng: Random) -> Outcome:
+    """One job: every row goes to its target, tasks and rows in an order drawn from `rng`."""
+    inbox: dict[int, Rows] = {number: [] for number in range(layout.tasks[0])}
+    for stage in range(layout.last_stage + 1):
+        following = layout.tasks[stage + 1] if stage < layout.last_stage else 1
+        sent: dict[int, Rows] = {number: [] for number in range(following)}
+        tasks = list(inbox)
+        rng.shuffle(tasks)
+        for number in tasks:
+            for row in single_rows(task(stage, number, inbox[number])):
+                sent[target_of(row)].append(row)
+        for rows in sent.values():
+            rng.shuffle(rows)
+        inbox = sent
+    return outcome_of(sorted(inbox[0], key=lambda row: str(row.column(1)[0])))
+
+
+def single_rows(batches: Iterable[pa.RecordBatch]) -> Rows:
+    """Each row in a batch of its own: small ones share a batch, whatever their targets."""
+    return [batch.slice(number, 1) for batch in batches for number in range(batch.num_rows)]
+
+
+def target_of(row: pa.RecordBatch) -> int:
+    """The task of the next stage that a single row is for."""
+    target: int = row.column(0)[0].as_py()
+    return target
 
 
 class InProcess:
@@ -139,26 +175,11 @@ class InProcess:
         batch = pickle.loads(pickle.dumps(batch))
         if self._rng.random() < self._trouble:
             remove_lot(self._lot)
-        inbox: dict[int, list[pa.RecordBatch]] = {task: [] for task in range(layout.tasks[0])}
-        for stage in range(layout.last_stage + 1):
-            following = layout.tasks[stage + 1] if stage < layout.last_stage else 1
-            sent: dict[int, list[pa.RecordBatch]] = {task: [] for task in range(following)}
-            tasks = list(inbox)
-            self._rng.shuffle(tasks)
-            for task in tasks:
-                for rows in self._task(batch, stage, task, inbox[task]):
-                    for number, target in enumerate(rows.column(0).to_pylist()):
-                        sent[target].append(rows.slice(number, 1))
-            for rows in sent.values():
-                self._rng.shuffle(rows)
-            inbox = sent
-        outcome = outcome_of(sorted(inbox[0], key=lambda row: str(row.column(1)[0])))
+        outcome = run_stages(layout, partial(self._task, batch), self._rng)
         self.loaded_bytes += sum(r["bytes"].get("state loaded", 0) for r in outcome.reports)
         return outcome
 
-    def _task(
-        self, batch: Batch, stage: int, task: int, rows: list[pa.RecordBatch]
-    ) -> list[pa.RecordBatch]:
+    def _task(self, batch: Batch, stage: int, task: int, rows: Rows) -> Rows:
         self._attempt += 1
         if self._rng.random() < self._trouble:  # an attempt that is lost half-way
             run = TaskRun(self._program, batch, stage, task, str(self._attempt)).work(iter(rows))

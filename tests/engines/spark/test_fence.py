@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import anabranch as ab
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
-from anabranch.engines.spark.batches import Batches, Done
-from anabranch.engines.spark.job import outcome_of
-from anabranch.engines.spark.keeper import remove_lot
+from anabranch.engines.spark.batches import Batches
 from anabranch.engines.spark.layout import Layout
 from anabranch.engines.spark.program import Batch, Outcome, Program
 from anabranch.engines.spark.sinks import Sinks
-from anabranch.engines.spark.task import TaskRun
 from anabranch.errors import StateError
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow
 from anabranch.io.read_back import read_back
 from anabranch.plan.plan import Plan
 from anabranch.testing.sequential import run_sequential
+from tests.engines.spark.one_by_one import OneByOne
 
 ROWS = [{"user": f"u{number % 5}", "n": number} for number in range(120)]
 
@@ -53,40 +48,12 @@ def plan_of(flow: Flow, batch_rows: int = 10) -> Plan:
     return plan.with_replicas("totals", 2)
 
 
-class Running:
-    """A run whose batches are made one by one, its tasks in this process."""
+class Running(OneByOne):
+    """A run of that flow."""
 
     def __init__(self, directory: Path) -> None:
         flow = build(directory)
-        self.program = Program(flow, str(directory / "checkpoint"), uuid4().hex)
-        self.checkpoint = Checkpoint.open(self.program.checkpoint, flow)
-        sinks = Sinks(self.program, self.checkpoint.storage, None)
-        self.batches = Batches(self.program, self.checkpoint, sinks, None)
-        self.plan = plan_of(flow)
-
-    def next(self) -> Done:
-        last = self.checkpoint.last
-        version = 0 if last is None else last.version + 1
-        done = self.batches.next(version, self.plan, self.plan, 0.0, self.job)
-        assert done is not None
-        return done
-
-    def to_the_end(self) -> None:
-        while not self.batches.ended():
-            self.next()
-
-    def job(self, layout: Layout, batch: Batch) -> Outcome:
-        program, batch = pickle.loads(self.program.packed()), pickle.loads(pickle.dumps(batch))
-        inbox: dict[int, list[pa.RecordBatch]] = {task: [] for task in range(layout.tasks[0])}
-        for stage in range(layout.last_stage + 1):
-            following = layout.tasks[stage + 1] if stage < layout.last_stage else 1
-            sent: dict[int, list[pa.RecordBatch]] = {task: [] for task in range(following)}
-            for task, rows in inbox.items():
-                run = TaskRun(program, batch, stage, task, f"{stage}.{task}")
-                for row in run.work(iter(rows)):
-                    sent[row.column(0)[0].as_py()].append(row)
-            inbox = sent
-        return outcome_of(inbox[0])
+        super().__init__(flow, directory / "checkpoint", plan_of(flow))
 
     def files(self, directory: Path) -> list[str]:
         """Everything that this run wrote and nobody has taken away."""
@@ -104,7 +71,7 @@ def runs(tmp_path: Path) -> Iterator[list[Running]]:
     begun: list[Running] = []
     yield begun
     for run in begun:
-        remove_lot(run.program.lot)
+        run.close()
 
 
 def assert_exactly_once(directory: Path) -> None:
@@ -180,6 +147,37 @@ def test_a_manifest_that_slipped_through_the_fence_is_gone_on_from(
     third = Running(tmp_path)
     runs.append(third)
     third.to_the_end()
+    assert_exactly_once(tmp_path)
+
+
+def test_a_version_committed_while_the_run_is_taken_over_keeps_its_output(
+    runs: list[Running], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new run has looked for the last version, but not opened its sinks, when another comes."""
+    old = Running(tmp_path)
+    runs.append(old)
+    old.next()
+    publish = old.checkpoint.storage.create
+    program = Program(build(tmp_path), old.program.checkpoint, old.program.lot)
+    opened: list[Checkpoint] = []
+
+    def held_up(path: str, data: bytes) -> bool:
+        if path.startswith("manifests/"):
+            opened.append(Checkpoint.open(program.checkpoint, program.flow))
+            assert opened[0].last is not None
+            assert opened[0].last.version == 0
+        return publish(path, data)
+
+    monkeypatch.setattr(old.checkpoint.storage, "create", held_up)
+    old.next()
+    visible = {file for folder in ("out", "even") for file in (tmp_path / folder).glob("part-*")}
+    assert len([file for file in visible if file.stem == "part-00000001"]) == 2
+    with pytest.raises(StateError, match=r"version 0 to be the last, got version 1.*start again"):
+        Batches(program, opened[0], Sinks(program, opened[0].storage, None), None)
+    assert all(file.exists() for file in visible)
+
+    runs.append(Running(tmp_path))
+    runs[-1].to_the_end()
     assert_exactly_once(tmp_path)
 
 

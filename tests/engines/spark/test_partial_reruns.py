@@ -9,20 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import anabranch as ab
 from anabranch.engines.spark import station as station_module
 from anabranch.engines.spark import task as task_module
-from anabranch.engines.spark.job import outcome_of
-from anabranch.engines.spark.layout import Layout
-from anabranch.engines.spark.program import Batch, Outcome
+from anabranch.engines.spark.program import Batch
 from anabranch.plan.plan import Plan
 from anabranch.testing.compare import difference
 from anabranch.testing.sequential import run_sequential
-from tests.engines.spark.in_process import InProcess
+from tests.engines.spark.in_process import InProcess, Rows, single_rows, target_of
 from tests.law.flows import Case, cases
 
 CASES = 60
@@ -31,24 +28,14 @@ CASES = 60
 class LosingMachines(InProcess):
     """Every task runs twice, and each task of the next stage gets what one of the attempts sent."""
 
-    def _job(self, layout: Layout, batch: Batch) -> Outcome:
-        inbox: dict[int, list[pa.RecordBatch]] = {task: [] for task in range(layout.tasks[0])}
-        for stage in range(layout.last_stage + 1):
-            following = layout.tasks[stage + 1] if stage < layout.last_stage else 1
-            sent: dict[int, list[pa.RecordBatch]] = {task: [] for task in range(following)}
-            for task, rows in inbox.items():
-                attempts = [self._shuffled_task(batch, stage, task, rows) for _ in range(2)]
-                for target, got in sent.items():
-                    chosen = self._rng.choice(attempts)
-                    got += [row for row in chosen if row.column(0)[0].as_py() == target]
-            inbox = sent
-        return outcome_of(inbox[0])
-
-    def _shuffled_task(
-        self, batch: Batch, stage: int, task: int, rows: list[pa.RecordBatch]
-    ) -> list[pa.RecordBatch]:
-        sent = self._task(batch, stage, task, self._rng.sample(rows, len(rows)))
-        return [rows.slice(number, 1) for rows in sent for number in range(len(rows))]
+    def _task(self, batch: Batch, stage: int, task: int, rows: Rows) -> Rows:
+        attempts: list[Rows] = []
+        for _ in range(2):
+            shuffled = self._rng.sample(rows, len(rows))
+            attempts.append(single_rows(super()._task(batch, stage, task, shuffled)))
+        targets = sorted({target_of(row) for sent in attempts for row in sent})
+        chosen = {target: self._rng.choice(attempts) for target in targets}
+        return [row for target in targets for row in chosen[target] if target_of(row) == target]
 
 
 @pytest.fixture(autouse=True)

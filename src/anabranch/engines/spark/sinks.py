@@ -66,8 +66,9 @@ class Sinks:
     def open(self, last: Manifest | None) -> None:
         """Go on after a manifest; where it is not known that its rows were delivered, they are."""
         version = -1 if last is None else last.version
-        told = self._storage.read(DELIVERED)
-        delivered = told is not None and told.decode() == str(version)
+        # It says more than the manifest when the checkpoint was rolled back.
+        told = self._storage.read(DELIVERED) or b""
+        delivered = told.isdigit() and int(told) >= version
         for name, sink in self._sinks.items():
             schema = self._program.contexts[name].inputs[0].schema
             if isinstance(sink, DirectorySink):
@@ -80,6 +81,8 @@ class Sinks:
                 sink.open(schema, max(version - 1, -1))
                 self._deliver(sink, name, last)
         self._shown = version
+        if last is not None:
+            self._note_delivered(version, durable=True)
 
     def named(self, version: int, written: Sequence[dict[str, Any]]) -> tuple[SinkFile, ...]:
         """What the files of a batch shall be called, for its manifest."""
@@ -105,8 +108,7 @@ class Sinks:
             else:
                 self._deliver(sink, name, manifest)
         self._shown = manifest.version
-        if not all(isinstance(sink, DirectorySink) for sink in self._sinks.values()):
-            self._storage.write(DELIVERED, str(manifest.version).encode())
+        self._note_delivered(manifest.version)
 
     def clean(self, manifest: Manifest) -> None:
         """Remove what was delivered so long ago that no version to go back to needs it."""
@@ -126,6 +128,10 @@ class Sinks:
         for sink in self._sinks.values():
             if not isinstance(sink, DirectorySink):
                 sink.close()
+
+    def _note_delivered(self, version: int, *, durable: bool = False) -> None:
+        if not all(isinstance(sink, DirectorySink) for sink in self._sinks.values()):
+            self._storage.write(DELIVERED, str(version).encode(), durable=durable)
 
     def _deliver(self, sink: Any, name: str, manifest: Manifest) -> None:
         """Hand the rows of a batch to a sink that is not files."""

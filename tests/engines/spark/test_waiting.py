@@ -1,0 +1,141 @@
+"""Tuples that wait for others, from one batch to the next: nothing goes on without them."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch.engines.spark.intake import Intake, Share
+from anabranch.engines.spark.keeper import remove_lot
+from anabranch.engines.spark.layout import Layout
+from anabranch.engines.spark.program import Batch, Outcome
+from anabranch.flow import Flow
+from anabranch.plan.plan import Plan
+from anabranch.state.parking import ParkingLot, lot_directory
+from anabranch.testing.compare import difference
+from anabranch.testing.sequential import run_sequential
+from tests.engines.spark.in_process import InProcess
+
+
+def replicated(flow: Flow, **replicas: int) -> Plan:
+    plan = Plan.sequential(flow)
+    for region, number in replicas.items():
+        plan = plan.with_replicas(region, number)
+    return plan
+
+
+class LateStart(InProcess):
+    """One source has nothing to say in the first three batches."""
+
+    silent = ""
+
+    def _starve(self, intake: Intake) -> None:
+        share, asked = intake._share, count()
+
+        def later(name: str, plan: Plan, elapsed_s: float) -> Share | None:
+            waits = name == self.silent and next(asked) < 3
+            return None if waits else share(name, plan, elapsed_s)
+
+        intake._share = later  # type: ignore[method-assign]
+
+    def _resized(self, plan: Plan) -> Plan:
+        return plan.with_source("left", batch_rows=5).with_source("right", batch_rows=5)
+
+
+@pytest.mark.parametrize("silent", ["left", "right"])
+@pytest.mark.parametrize("replicas", [{}, {"both": 2, "per-window": 2}])
+def test_no_window_is_closed_before_a_source_that_has_said_nothing_yet(
+    tmp_path: Path, silent: str, replicas: dict[str, int]
+) -> None:
+    flow = Flow("late-start", buckets=8)
+    rows = [{"ts": ts, "k": "x"} for ts in range(20)]
+    left = flow.source("left", ab.memory(rows), time="ts")
+    right = flow.source("right", ab.memory(rows), time="ts")
+    left.union("both", right).aggregate(
+        "per-window", key="k", n=ab.count(), window=ab.tumbling(5)
+    ).sink("out", ab.collect())
+    expected = run_sequential(flow)
+    assert [row["n"] for row in expected.rows("out")] == [10] * 4
+    run = LateStart(flow, tmp_path / "checkpoint", seed=0)
+    run.silent = silent
+    got = run.run([replicated(flow, **replicas)])
+    assert difference(flow, expected, got) is None
+    told = [event for event in got.events if f"'{silent}': 0" in event]
+    assert told[:3] == got.events[:3]  # it was silent indeed
+
+
+@ab.shared(out="bucket: int64, seen: int64, v: int64", buckets=4)
+def dealt(batch: pa.RecordBatch, bucket: Any) -> tuple[dict[str, Any], list[int]]:
+    """Every bucket sees every tuple, and numbers its own."""
+    values = batch["v"].to_pylist()
+    mine = [row for row, v in enumerate(values) if v % bucket.count == bucket.index]
+    first = bucket.state.get("seen", 0)
+    bucket.state["seen"] = first + len(mine)
+    columns = {
+        "bucket": [bucket.index] * len(mine),
+        "seen": list(range(first, first + len(mine))),
+        "v": [values[row] for row in mine],
+    }
+    return columns, mine
+
+
+class Forgetful(InProcess):
+    """Parked state is lost before every batch: all of it, or what one replica had parked."""
+
+    lost = "all"
+
+    def _job(self, layout: Layout, batch: Batch) -> Outcome:
+        if self.lost == "all":
+            remove_lot(self._lot)
+        else:
+            lot = ParkingLot(lot_directory(self._lot))
+            lot.sweep(sorted(lot.names())[1:])
+        return super()._job(layout, batch)
+
+    def _starve(self, intake: Intake) -> None:
+        """Sources always have something."""
+
+    def _resized(self, plan: Plan) -> Plan:
+        # The faster source has to wait for the slower one.
+        return plan.with_source("slow", batch_rows=2).with_source("fast", batch_rows=7)
+
+
+def of_two_speeds() -> Flow:
+    flow = Flow("two-speeds")
+    slow = flow.source("slow", ab.memory([{"v": v} for v in range(40)]))
+    fast = flow.source("fast", ab.memory([{"v": 100 + v} for v in range(40)]))
+    slow.union("both", fast).apply("dealt", dealt).sink("out", ab.collect())
+    return flow
+
+
+@pytest.mark.parametrize("lost", ["all", "one"])
+def test_a_shared_region_rebuilt_from_files_takes_the_tuples_that_waited_once(
+    tmp_path: Path, lost: str
+) -> None:
+    flow = of_two_speeds()
+    expected = run_sequential(flow)
+    assert len(expected.rows("out")) == 80
+    run = Forgetful(flow, tmp_path / "checkpoint", seed=1)
+    run.lost = lost
+    got = run.run([replicated(flow, dealt=2)])
+    assert difference(flow, expected, got) is None
+    assert run.loaded_bytes > 0
+
+
+@pytest.mark.parametrize("lost", ["all", "one"])
+@pytest.mark.parametrize("seed", range(3))
+def test_buckets_that_come_together_from_files_and_memory_agree_on_what_waited(
+    tmp_path: Path, lost: str, seed: int
+) -> None:
+    flow = of_two_speeds()
+    expected = run_sequential(flow)
+    plans = [replicated(flow, dealt=number) for number in (2, 1, 3, 2, 4, 1)]
+    run = Forgetful(flow, tmp_path / "checkpoint", seed)
+    run.lost = lost
+    got = run.run(plans)
+    assert difference(flow, expected, got) is None
