@@ -26,7 +26,7 @@ from anabranch.io.read_back import read_back
 from anabranch.plan.plan import Plan
 
 KEYS = 1_000_000
-BATCH_ROWS = 400_000
+BATCH_ROWS = 1_000_000
 REPLICAS = (1, 2, 4, 1, 4, 2)
 CHANGES, QUICK_CHANGES = 24, 5
 CHANGE_EVERY = 4

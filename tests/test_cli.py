@@ -9,6 +9,8 @@ import pytest
 
 from anabranch.apps import word_count
 from anabranch.cli import main
+from anabranch.engines.checkpoint.checkpoint import Checkpoint
+from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.plan.plan import Plan
 
 HONEST = """
@@ -203,3 +205,19 @@ def test_the_installed_command_finds_a_module_where_the_user_stands(folder):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("plan for mine\n")
+
+
+def test_a_checkpoint_goes_back_to_an_earlier_version(run, tmp_path):
+    flow = word_count.build()
+    checkpoint = Checkpoint.open(tmp_path / "c", flow)
+    for version in range(3):
+        checkpoint.publish(Manifest(version, checkpoint.token, Plan.sequential(flow).to_json()))
+    ran = run("rollback", "word-count", "--checkpoint", tmp_path / "c", "--to", 1)
+    assert (ran.code, "version 1" in ran.out) == (0, True)
+    assert Checkpoint.open(tmp_path / "c", flow).last.version == 1
+
+
+def test_a_version_that_never_was_is_no_way_back(run, tmp_path):
+    ran = run("rollback", "word-count", "--checkpoint", tmp_path / "c", "--to", 7)
+    assert ran.code == 2
+    assert "000000000007.json" in ran.err

@@ -1,4 +1,4 @@
-"""The command line: `anabranch apps | plan APP | run APP | check APP`."""
+"""The command line: `anabranch apps | plan APP | run APP | check APP | rollback APP`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from anabranch.io import parquet
 from anabranch.io.collect import CollectSink
 from anabranch.io.read_back import read_back
 from anabranch.plan.plan import Plan
-from anabranch.run import start
+from anabranch.run import rollback, start
 from anabranch.testing.check import check as check_flow
 from anabranch.view.outcome import as_object, in_words
 from anabranch.view.progress import Progress
@@ -69,6 +69,17 @@ def show_plan(
         plan = read_plan(file)
         plan.validate(flow)
     typer.echo(plan.to_json() if as_json else repr(plan))
+
+
+@cli.command("rollback")
+def roll_back(
+    name: AppName,
+    checkpoint: Annotated[str, typer.Option(help="The folder of the checkpoint.")],
+    to: Annotated[int, typer.Option(min=0, help="The version to go on from.")],
+) -> None:
+    """Go back to an earlier version of a checkpoint; the next run goes on from there."""
+    rollback(find_flow(name), checkpoint, to)
+    typer.echo(f"{checkpoint} is at version {to}; the next run goes on from there")
 
 
 @cli.command("run")

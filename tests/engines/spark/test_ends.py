@@ -6,19 +6,25 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import anabranch as ab
 from anabranch.engines.spark import station as station_module
 from anabranch.engines.spark import task as task_module
+from anabranch.engines.spark.job import outcome_of
 from anabranch.engines.spark.layout import Layout
-from anabranch.engines.spark.program import Batch, Outcome
+from anabranch.engines.spark.program import Batch, Outcome, Program
+from anabranch.engines.spark.task import TaskRun
 from anabranch.errors import OperatorError, StateError
 from anabranch.flow import Flow
+from anabranch.io.spark.dataframe import DataFrameSource
 from anabranch.plan.plan import Plan
-from tests.engines.spark.in_process import InProcess
+from tests.engines.spark.in_process import InProcess, Killed
 from tests.engines.spark.one_by_one import OneByOne
+from tests.engines.spark.test_bad_input import Faulty
+from tests.engines.spark.test_dataframes import frame
 from tests.engines.spark.test_layout import Pushed
 
 ROWS = [{"k": number % 7, "v": number} for number in range(60)]
@@ -93,12 +99,60 @@ def test_the_error_of_any_stage_reaches_the_driver_and_no_thread_stays(
     assert set(threading.enumerate()) <= before
 
 
+def two_pipelines(source: object) -> tuple[Flow, Plan]:
+    """Readers that work on what they read, in two threads each."""
+    flow = Flow("two-pipelines")
+    rows = flow.source("rows", source).map("one", lambda batch: {}, keeps="*")
+    rows.map("two", breaks, keeps="*").sink("out", ab.collect())
+    return flow, Plan.sequential(flow).with_pipelines("one", 1, 1)
+
+
 @pytest.mark.usefixtures("_small_jumbos")
-@pytest.mark.parametrize("seed", range(3))
-def test_attempts_that_are_given_up_leave_no_thread(tmp_path: Path, seed: int) -> None:
-    flow, plan = branching("none")
+def test_an_attempt_that_is_given_up_leaves_no_thread(tmp_path: Path) -> None:
+    flow, plan = two_pipelines(ab.memory(ROWS))
     before = set(threading.enumerate())
-    InProcess(flow, tmp_path / "checkpoint", seed, trouble=0.6).run([plan])
+    with OneByOne(flow, tmp_path / "checkpoint", plan) as run:
+
+        def given_up(layout: Layout, batch: Batch) -> Outcome:
+            attempt = TaskRun(run.program, batch, 0, 0, "0").work(iter([]))
+            next(attempt)
+            assert set(threading.enumerate()) > before
+            attempt.close()
+            raise Killed
+
+        with pytest.raises(Killed):
+            run.batches.next(0, plan, plan, 0.0, given_up)
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.usefixtures("_small_jumbos")
+def test_an_error_that_is_not_ours_leaves_no_thread(tmp_path: Path) -> None:
+    flow, plan = two_pipelines(Faulty())
+    before = set(threading.enumerate())
+    with (
+        OneByOne(flow, tmp_path / "checkpoint", plan) as run,
+        pytest.raises(MemoryError, match="torn at row 30"),
+    ):
+        run.next()
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.usefixtures("_small_jumbos")
+def test_an_error_in_a_partition_of_a_dataframe_is_told_and_leaves_no_thread() -> None:
+    source = DataFrameSource(frame("k", "v"), "v", bounded=True)
+    flow, plan = two_pipelines(source)
+    program = Program(flow, "", "")
+    rows = pa.StructArray.from_arrays(
+        [pa.array([row[name] for row in ROWS]) for name in ("k", "v")], names=["k", "v"]
+    )
+    partition = pa.record_batch({"source": np.zeros(len(ROWS), np.int32), "rows": rows})
+    before = set(threading.enumerate())
+    batch = Batch(0, "", plan, {"rows": []}, {})
+    beyond = program.layout(plan).tasks[0]
+    sent = list(TaskRun(program, batch, 0, beyond, "0").work(iter([partition])))
+    with pytest.raises(OperatorError, match="ValueError: mine") as caught:
+        outcome_of(sent)
+    assert caught.value.step == "two"
     assert set(threading.enumerate()) <= before
 
 

@@ -78,8 +78,8 @@ def way_back(storage: Storage, error: StateError, version: int, *, contents: boo
         "no earlier version is intact: put the file back from a copy, or start afresh in a new "
         "checkpoint directory"
         if intact is None
-        else f"the run can go on from version {intact}: roll the checkpoint back to it, "
-        "or put the file back from a copy"
+        else f"the run can go on from version {intact}: roll back with `anabranch rollback APP "
+        f"--checkpoint DIR --to {intact}` or ab.rollback, or put the file back from a copy"
     )
     return StateError(error.step, error.expected, error.got, remedy)
 

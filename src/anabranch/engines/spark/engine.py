@@ -10,8 +10,8 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -53,7 +53,7 @@ class SparkEngine:
         self._plan = self._wish = plan or Plan.sequential(flow)
         self._over = threading.Event()
         self._stop_wish = threading.Event()
-        self._batch_thread = 0
+        self._own_threads: set[int] = set()
         self._batches_done = 0
         self._tuned = self._idle = False
         self._temporary: str | None = None
@@ -155,9 +155,9 @@ class SparkEngine:
         return ended
 
     def stop(self) -> None:
-        """Stop after the micro-batch that is under way; from within one, when it is done."""
+        """Stop after the micro-batch that is under way; a listener does not wait for itself."""
         self._stop_wish.set()
-        if threading.get_ident() != self._batch_thread:
+        if threading.get_ident() not in self._own_threads:
             self.wait()
 
     # Driving
@@ -166,7 +166,10 @@ class SparkEngine:
         """What Spark calls for each micro-batch."""
         if self._batches.ended() or self._error is not None:
             return  # the query has not been stopped yet
-        self._batch_thread = threading.get_ident()
+        with self._own_thread():
+            self._work_on(pushed, version)
+
+    def _work_on(self, pushed: DataFrame, version: int) -> None:
         self._batches.intake.dry = self._pushed and _dry(self._query)
         if self._idle:  # the tick comes at once, though no DataFrame has anything new
             self._stop_wish.wait(EMPTY_S)
@@ -246,11 +249,22 @@ class SparkEngine:
             remove_lot(self._program.lot)
             self._remove_temporary()
             ended = self._batches.ended() and self._error is None
-            self._tell(RunEnded(self._elapsed(), *self.rows, ended))
+            with self._own_thread():
+                self._tell(RunEnded(self._elapsed(), *self.rows, ended))
         except Exception as error:
             self._error = self._error or error
         finally:
             self._over.set()
+
+    @contextmanager
+    def _own_thread(self) -> Iterator[None]:
+        """Whoever is called from here must not wait for the end: it would not come."""
+        thread = threading.get_ident()
+        self._own_threads.add(thread)
+        try:
+            yield
+        finally:
+            self._own_threads.discard(thread)
 
     def _remove_temporary(self) -> None:
         if self._temporary is not None:

@@ -20,7 +20,7 @@ from pyspark import Broadcast, TaskContext
 from anabranch.engines.spark import wire
 from anabranch.engines.spark.dataframes import frontier_after, joined, read_rows
 from anabranch.engines.spark.keeper import Keeper
-from anabranch.engines.spark.layout import Link
+from anabranch.engines.spark.layout import Link, Station
 from anabranch.engines.spark.memory import freeze_modules, keep_freed_memory
 from anabranch.engines.spark.meter import Meter
 from anabranch.engines.spark.outbox import Outbox
@@ -69,18 +69,18 @@ class TaskRun:
         self._meter = Meter()
         self._outbox = Outbox(self._layout, stage)
         self._sources: dict[str, dict[str, Any]] = {}
+        self._runs: list[StationRun] = []
         self._started = time.perf_counter()
 
     def work(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Everything this task sends."""
-        run: StationRun | None = None
         try:
             found = self._layout.roots(self._stage, self._task)
             if not found:  # beyond the plan's tasks: a partition of a streaming DataFrame
                 yield from self._read_dataframe(batches)
                 return
             station, replica = found[0]
-            run = StationRun(self._program, self._batch, station, replica, self._outbox)
+            run = self._run(station, replica)
             keeper = Keeper(self._program, self._batch, self._attempt, self._meter)
             if station.region.kind is RegionKind.SOURCE:
                 for _ in batches:  # the row that made this task
@@ -95,11 +95,17 @@ class TaskRun:
                     return
             yield from self._finish(run, keeper)
         except AnabranchError as error:
-            if run is not None:
-                run.abandon()
             self._outbox = Outbox(self._layout, self._stage)
             self._outbox.failure(error)
             yield from self._outbox.drain()
+        finally:
+            for each in self._runs:
+                each.abandon()  # however it ended: the worker lives on
+
+    def _run(self, station: Station, replica: int) -> StationRun:
+        run = StationRun(self._program, self._batch, station, replica, self._outbox)
+        self._runs.append(run)
+        return run
 
     # Input
 
@@ -136,10 +142,7 @@ class TaskRun:
         for batch in joined(self._meter.timed("scan", batches), SCAN_ROWS):
             for name, jumbo in read_rows(self._program, self._batch, batch):
                 if name not in runs:
-                    station = self._layout.stations[name]
-                    runs[name] = StationRun(
-                        self._program, self._batch, station, self._task, self._outbox
-                    )
+                    runs[name] = self._run(self._layout.stations[name], self._task)
                     self._sources[name] = {"rows": 0, "cursor": None}
                 self._sources[name]["rows"] += len(jumbo)
                 runs[name].emit(jumbo, START)
@@ -156,7 +159,6 @@ class TaskRun:
         for batch in self._meter.timed("shuffle", batches):
             for row in wire.rows_of(batch):
                 if row.kind == wire.FAILURE:
-                    run.abandon()
                     self._outbox = Outbox(self._layout, self._stage)
                     self._outbox.broadcast(row)
                     yield from self._outbox.drain()
