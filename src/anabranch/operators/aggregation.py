@@ -207,6 +207,11 @@ class AggregationStore(TableStore):
         self._arrivals += 1
         super().replay(changes, buckets)
 
+    def take_over(self, other: TableStore) -> None:
+        """Become what another store of the same operator was."""
+        self._arrivals += 1
+        super().take_over(other)
+
 
 class AggregationKernel(Kernel):
     """What the kernels of aggregating operators share."""

@@ -37,6 +37,8 @@ from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.parking import ParkingLot
 from anabranch.state.parking_place import ParkingFull, all_lots, lot_directory
 from anabranch.state.positions import Jumbo
+from anabranch.state.store import Store
+from anabranch.state.table_store import TableStore
 
 WAITING = "waiting tuples"
 """The section of what a gate could not release yet; its number is the port."""
@@ -128,8 +130,10 @@ class Keeper:
             if parked is None:
                 continue
             stores, waited = parked
-            channel.absorb({s: [x.release(common) for x in held] for s, held in stores.items()})
-            if not alone:
+            if alone:
+                _take_over(channel, stores, common)
+            else:
+                channel.absorb({s: [x.release(common) for x in held] for s, held in stores.items()})
                 self._meter.bytes["state loaded"] += _settle(channel)
             missing.difference_update(common)
             _merge(run.region, waiting, waited, common, mine)
@@ -232,6 +236,16 @@ def _load(
                 store.restore(payload, buckets)
             else:
                 store.replay(payload, buckets)
+
+
+def _take_over(channel: Channel, stores: dict[str, list[Store]], buckets: Collection[int]) -> None:
+    """Go on with stores that nobody else has."""
+    for step, held in stores.items():
+        for own, parked in zip(channel.kernels[step].stores, held, strict=True):
+            if isinstance(own, TableStore) and isinstance(parked, TableStore):
+                own.take_over(parked)
+            else:
+                own.absorb(parked.release(buckets))
 
 
 def _settle(channel: Channel) -> int:
