@@ -2,7 +2,7 @@
 
 Medians over the warm batches of one run each. Stages run one after another; within a stage the
 slowest task counts. What is in no task is fixed: Spark's planning and scheduling, our log and
-manifest. Spark's own log and commit come on top.
+manifest. Spark's own log and commit come on top, as its progress tells them.
 """
 
 from __future__ import annotations
@@ -29,20 +29,17 @@ def measure(quick: bool) -> Report:
     batches = 4 if quick else 8
     try:
         for label, words in SIZES.items():
-            seconds, times = one_run(session, words, batches)
+            times = one_run(session, words, batches)
             for kind in asdict(times[0]):
                 median = statistics.median(getattr(each, kind) for each in times)
                 report.add_figure(f"{kind.removesuffix('_s')}_ms_{label}", 1000 * median)
-            with_commit = 1000 * statistics.median(seconds)
-            spent = with_commit - report.figures[f"total_ms_{label}"]
-            report.add_figure(f"spark_log_and_commit_ms_{label}", spent)
     finally:
         session.stop()
     return report
 
 
-def one_run(session: object, words: int, batches: int) -> tuple[list[float], list[BatchTimes]]:
-    """Seconds of each warm batch as Spark tells them, and how we tell that they were spent."""
+def one_run(session: object, words: int, batches: int) -> list[BatchTimes]:
+    """How the time of each warm batch was spent."""
     times: list[BatchTimes] = []
 
     def hear(event: Event) -> None:
@@ -53,8 +50,8 @@ def one_run(session: object, words: int, batches: int) -> tuple[list[float], lis
         root = Path(folder)
         files = write_words(root / "in", batches=batches, words_a_batch=words, distinct=DISTINCT)
         run_ours(session, files, root / "cold", emit="changes")
-        done = run_ours(session, files, root / "warm", emit="changes", listener=hear)
-    return list(done.batch_seconds[1:]), times[1:]
+        run_ours(session, files, root / "warm", emit="changes", listener=hear)
+    return times[1:]
 
 
 if __name__ == "__main__":

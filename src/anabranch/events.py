@@ -73,7 +73,19 @@ class SourceMetrics:
 
 @dataclass(frozen=True)
 class BatchTimes:
-    """Where the time of a batch went, in seconds; parallel tasks count with the slowest."""
+    """Where the time of a batch went, in seconds; parallel tasks count with the slowest.
+
+    Attributes:
+        total_s: From the decision what to read to the results being visible.
+        fixed_s: In no task: planning, scheduling, our log and manifest.
+        scan_s: Reading sources.
+        shuffle_s: Taking rows over from the stage before.
+        compute_s: In operators, and getting tuples to and from them.
+        state_s: Loading and saving state.
+        sink_s: Writing results.
+        commit_s: On top of the total: what Spark spent on its own log and commit, in its newest
+            progress, which is that of the batch before.
+    """
 
     total_s: float
     fixed_s: float
@@ -82,6 +94,7 @@ class BatchTimes:
     compute_s: float
     state_s: float
     sink_s: float
+    commit_s: float = 0.0
 
 
 @dataclass(frozen=True)

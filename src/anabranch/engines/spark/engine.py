@@ -285,6 +285,7 @@ class SparkEngine:
             self._program.layout(done.plan),
             {name: self._batches.intake.backlog(name, at_s) for name in done.read},
             (self.latency_ms(0.5), self.latency_ms(0.99)),
+            _commit_s(self._query),
         )
         self._rows_out += seen.rows_out
         self._idle = self._pushed and not sum(done.read.values())
@@ -310,6 +311,15 @@ def _dry(query: StreamingQuery | None) -> bool:
         return False
     # The first source is the tick.
     return all(s["startOffset"] == s["endOffset"] for s in progress["sources"][1:])
+
+
+def _commit_s(query: StreamingQuery | None) -> float:
+    """What Spark spent beside our call, in its newest progress."""
+    progress = None if query is None else query.lastProgress
+    if progress is None:
+        return 0.0
+    spent = progress["durationMs"]
+    return max(0.0, float(spent["triggerExecution"] - spent.get("addBatch", 0)) / 1000)
 
 
 def _told(query: StreamingQuery, version: int) -> bool:

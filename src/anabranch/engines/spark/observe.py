@@ -29,6 +29,7 @@ def observation_of(
     layout: Layout,
     backlog: dict[str, int | None],
     latency_ms: tuple[float, float],
+    commit_s: float,
 ) -> Observation:
     """What was seen of one batch."""
     reports, plan, total_s = done.outcome.reports, done.plan, done.seconds
@@ -38,7 +39,7 @@ def observation_of(
         version,
         sum(done.read.values()),
         sum(sink["rows"] for report in reports for sink in report["sinks"]),
-        batch_times(layout, reports, total_s),
+        batch_times(layout, reports, total_s, commit_s),
         *latency_ms,
         steps,
         pipeline_metrics(plan, steps, reports, total_s),
@@ -145,7 +146,9 @@ def source_metrics(
     )
 
 
-def batch_times(layout: Layout, reports: Sequence[Report], total_s: float) -> BatchTimes:
+def batch_times(
+    layout: Layout, reports: Sequence[Report], total_s: float, commit_s: float
+) -> BatchTimes:
     """Stages run one after another, their tasks side by side: the slowest task of each counts."""
     spent: defaultdict[str, float] = defaultdict(float)
     for stage in range(layout.last_stage + 1):
@@ -162,6 +165,7 @@ def batch_times(layout: Layout, reports: Sequence[Report], total_s: float) -> Ba
         compute_s=max(0.0, spent["task"] - named),
         state_s=spent["state"],
         sink_s=spent["sink"],
+        commit_s=commit_s,
     )
 
 
