@@ -17,8 +17,6 @@ from anabranch.events import Observed
 from anabranch.flow import Flow
 from anabranch.io.read_back import read_back
 from anabranch.plan.plan import Plan
-from anabranch.testing.compare import difference
-from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -87,7 +85,7 @@ def test_a_bounded_dataframe_goes_on_behind_a_micro_batch_without_rows(
 def test_two_dataframes_and_files_meet_by_event_time_as_in_the_sequential_run(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    tables = {"left": readings(60, 1), "right": readings(40, 2)}
+    tables = {"left": readings(40, 1), "right": readings(30, 2)}
     flow = Flow("meeting", buckets=16)
     left, right = (
         flow.source(
@@ -97,7 +95,7 @@ def test_two_dataframes_and_files_meet_by_event_time_as_in_the_sequential_run(
         )
         for name, table in tables.items()
     )
-    folder = written(readings(50, 3), tmp_path / "beside")
+    folder = written(readings(30, 3), tmp_path / "beside")
     beside = flow.source("beside", ab.files(folder / "*.parquet"), time="ts")
     left.join("pair", right, key="k", within=3).sink("pairs", ab.collect())
     left.union("both", beside).aggregate(
@@ -107,29 +105,25 @@ def test_two_dataframes_and_files_meet_by_event_time_as_in_the_sequential_run(
 
     rows = {name: ab.memory(table) for name, table in tables.items()}
     expected = run_sequential(flow.reading(rows))
-    assert len(expected.rows("pairs")) > 50
+    assert len(expected.rows("pairs")) > 30
     assert len(expected.rows("windows")) > 10
-    plan = Plan.sequential(flow).with_source("beside", batch_rows=7)
+    plan = Plan.sequential(flow).with_source("beside", batch_rows=12)
     plan = plan.with_replicas("pair", 2).with_replicas("per-window", 2)
     result = ab.run(flow, plan=plan, session=spark)
-    assert result.rows_in == 150
-    sinks = ("pairs", "windows", "copy")
-    got = RunResult({name: flow.graph.steps[name].body.sink.table() for name in sinks})
-    assert difference(flow, expected, got) is None
+    assert result.rows_in == 100
+    for sink in ("pairs", "windows", "copy"):
+        assert flow.graph.steps[sink].body.sink.table().to_pylist() == expected.rows(sink), sink
 
 
-def forget(folder: Path) -> None:
-    """Remove the newest document, as if it had not been written yet."""
-    entries = [path for path in folder.iterdir() if path.stem.lstrip(".").isdigit()]
-    newest = max(int(path.stem.lstrip(".")) for path in entries)
+def forget(folder: Path, version: int) -> None:
+    """Remove what was written for a version and later ones, as if that had not happened yet."""
     for path in folder.iterdir():
-        if path.name in (f"{newest}", f".{newest}.crc", f"{newest:012d}.json"):
+        number = path.name.lstrip(".").split(".")[0]
+        if number.isdigit() and int(number) >= version:
             path.unlink()
 
 
-@pytest.mark.parametrize(
-    "lost", [(), ("spark/commits",), ("spark/commits", "manifests")], ids=["stop", "kill", "replay"]
-)
+@pytest.mark.parametrize("lost", [(), ("spark/commits",), ("spark/commits", "manifests")])
 def test_a_run_that_goes_on_has_every_row_of_a_dataframe_once(
     spark: SparkSession, tmp_path: Path, lost: tuple[str, ...]
 ) -> None:
@@ -160,8 +154,12 @@ def test_a_run_that_goes_on_has_every_row_of_a_dataframe_once(
     handle.stop()
     first = handle.result()
     assert not first.ended
+    last = len(list((tmp_path / "checkpoint" / "manifests").iterdir())) - 1
+    assert last >= 1
+    if lost:
+        forget(tmp_path / "checkpoint" / "spark" / "offsets", last + 1)
     for part in lost:
-        forget(tmp_path / "checkpoint" / part)
+        forget(tmp_path / "checkpoint" / part, last)
     second = ab.run(built(), **options)
     assert second.ended
     if "manifests" not in lost:

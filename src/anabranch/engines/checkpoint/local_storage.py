@@ -13,8 +13,7 @@ class LocalStorage(Storage):
     """A local directory.
 
     A durable file is on disk before it gets its name, so a power failure loses it whole or not at
-    all. The directory itself is not forced to disk: that would double the cost, and losing the
-    last name is what a kill a moment earlier would have done.
+    all. What is created to be there for good (a log, a manifest) has its name on disk, too.
     """
 
     def read(self, path: str) -> bytes | None:
