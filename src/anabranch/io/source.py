@@ -81,6 +81,11 @@ class Extent:
     seekable: bool = False
 
 
+def is_pushed(source: Source) -> bool:
+    """Whether an engine brings the rows of a source, and nobody reads them."""
+    return bool(getattr(source, "pushed", False))
+
+
 def extent(source: Source, part: str) -> Extent:
     """What a source can tell of a part; a source need not be able to (`extent` is optional).
 

@@ -11,7 +11,7 @@ from typing import Any
 from anabranch.engines.spark.program import Program
 from anabranch.errors import EngineError
 from anabranch.io.slices import Cursor, Slice, take
-from anabranch.io.source import extent
+from anabranch.io.source import extent, is_pushed
 from anabranch.io.stamped import Record, StampedSource
 from anabranch.plan.plan import Plan
 
@@ -55,7 +55,7 @@ class Intake:
     def __init__(self, program: Program, limit_rows: int | None = None) -> None:
         self._program, self._limit = program, limit_rows
         self._sources = {name: program.body(name).source for name in program.ranks}
-        pushed = [n for n, source in self._sources.items() if getattr(source, "pushed", False)]
+        pushed = [n for n, source in self._sources.items() if is_pushed(source)]
         self.pushed = bool(pushed)
         if pushed and limit_rows is not None:
             raise EngineError(
@@ -109,7 +109,7 @@ class Intake:
             progress, source = self._progress[name], self._sources[name]
             progress.rows += rows
             self._note_stamps(name, shares[name])
-            pushed = getattr(source, "pushed", False)
+            pushed = is_pushed(source)
             if shares[name].over or (not pushed and progress.cursor.part >= len(source.parts())):
                 progress.over = True
         return read
@@ -176,7 +176,7 @@ class Intake:
     def _share(self, name: str, plan: Plan, elapsed_s: float) -> Share | None:
         source, progress = self._sources[name], self._progress[name]
         readers = self._readers(name, plan)
-        if getattr(source, "pushed", False):
+        if is_pushed(source):
             return Share([], progress.over or (source.bounded and self.dry))
         if progress.over:
             return Share([[] for _ in range(readers)], True)

@@ -161,9 +161,7 @@ class Keeper:
                 else:
                     state.setdefault(step, {})[number] = payload
             _load(channel, state, buckets, file.whole)
-            # All replicas of a shared region left the same waiting; what was parked is the newest.
-            newest = run.region.kind is RegionKind.SHARED and missing != mine
-            if not newest and (any(step == WAITING for step, _ in sections) or file.whole):
+            if file.whole or any(step == WAITING for step, _ in sections):
                 _merge(run.region, waiting, waited, buckets, mine)
 
     def _sections(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.flow import Flow
 from anabranch.graph import Role
+from anabranch.io.source import is_pushed
 from anabranch.plan.plan import Plan
 from anabranch.plan.regions import Region, RegionKind, region_edges, regions
 
@@ -129,7 +130,7 @@ def layout(flow: Flow, plan: Plan) -> Layout:
             stage = max((p.stage + 1 for p in producers), default=0)
             tasks += [0] * (stage + 1 - len(tasks))
             reads = region.kind is RegionKind.SOURCE
-            pushed = reads and getattr(flow.graph.steps[region.name].body.source, "pushed", False)
+            pushed = reads and is_pushed(flow.graph.steps[region.name].body.source)
             replicas = 1 if pushed else replicas
             station = Station(region, stage, tasks[stage], replicas, False, reads, pushed)
             tasks[stage] += replicas

@@ -197,7 +197,7 @@ class TaskRun:
     def _finish(self, run: StationRun, keeper: Keeper) -> Iterator[pa.RecordBatch]:
         """Let every station work, in the order of the stream, and report."""
         report: dict[str, Any] = {"state": [], "sinks": [], "steps": {}, "counters": {}}
-        report |= {"timers": {}, "keys": {}, "regions": {}}
+        report |= {"timers": {}, "keys": {}}
         for station in run.family():
             keeper.load(station)
             with self._meter.of("compute"):
