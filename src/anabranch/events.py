@@ -43,7 +43,14 @@ class StepMetrics:
 
 @dataclass(frozen=True)
 class PipelineMetrics:
-    """One pipeline, averaged over its replicas: part of the time it worked, and what that cost."""
+    """One pipeline, averaged over its replicas.
+
+    Attributes:
+        region: Its region.
+        steps: Its steps.
+        busy_share: Part of the time that it worked.
+        overhead_share: Part of the time that it worked in none of its steps.
+    """
 
     region: str
     steps: tuple[str, ...]
@@ -53,12 +60,23 @@ class PipelineMetrics:
 
 @dataclass(frozen=True)
 class RegionMetrics:
-    """One region: how many replicas, tuples taken in per second, bytes of state loaded."""
+    """One region.
+
+    Attributes:
+        region: Its name.
+        replicas: How many there are.
+        rows_per_s: Tuples taken in per second.
+        loaded_bytes: Bytes of state loaded.
+        queue_jumbos: Jumbo tuples that wait in front of it, on average.
+        queue_rows: Tuples in them.
+    """
 
     region: str
     replicas: int
     rows_per_s: float
     loaded_bytes: int = 0
+    queue_jumbos: float = 0.0
+    queue_rows: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -113,6 +131,7 @@ class Observation:
         pipelines: By pipeline.
         regions: By region.
         sources: By source.
+        latency_p999_ms: The same, all but one in a thousand; None where an engine works in batches.
     """
 
     at_s: float
@@ -126,6 +145,7 @@ class Observation:
     pipelines: tuple[PipelineMetrics, ...] = ()
     regions: tuple[RegionMetrics, ...] = ()
     sources: tuple[SourceMetrics, ...] = ()
+    latency_p999_ms: float | None = None
 
     def step(self, name: str) -> StepMetrics:
         """The metrics of one step."""

@@ -18,7 +18,7 @@ from anabranch.events import Event
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
 
-ENGINES = ("spark",)
+ENGINES = ("spark", "local")
 
 
 def start(
@@ -96,6 +96,10 @@ def engine_of(name: str, flow: Flow, plan: Plan | None, options: Options) -> Eng
         from anabranch.engines.spark.engine import SparkEngine
 
         return SparkEngine(flow, plan, options)
+    if name == "local":
+        from anabranch.engines.local.engine import LocalEngine
+
+        return LocalEngine(flow, plan, options)
     raise UnknownNameError(
         name, f"an engine among {list(ENGINES)}", repr(name), "choose one of those"
     )

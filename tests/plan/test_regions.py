@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from anabranch.flow import Flow
-from anabranch.graph import Output
 from anabranch.io import collect, memory
 from anabranch.operators.aggregates import count
-from anabranch.plan.regions import Region, RegionKind, region_edges, regions
+from anabranch.plan.regions import Edge, Region, RegionKind, region_edges, regions
 from tests.plan.described_flows import built, read_fixtures
 
 CASES = list(read_fixtures(Path(__file__).parent / "fixtures"))
@@ -127,10 +126,10 @@ def test_edges_name_the_stream_the_region_entered_and_its_port():
         """
     )
     assert region_edges(flow, regions(flow)) == [
-        (Output("s"), "c", 0),
-        (Output("t"), "p", 0),
-        (Output("c", 1), "p", 1),
-        (Output("p"), "out", 0),
+        Edge(0, "s", 0, "c", 0),
+        Edge(1, "t", 0, "p", 0),
+        Edge(2, "c", 1, "p", 1),
+        Edge(3, "p", 0, "out", 0),
     ]
 
 

@@ -66,6 +66,13 @@ class Channel:
             current = outputs[:1]  # within a region only the main output is read
         return outputs, reached
 
+    def assign(self, plan: RegionPlan) -> None:
+        """Work under another plan from now on; `reassign` brings and takes the state."""
+        self.buckets = owned_buckets(self.region, plan, self.replica)
+        self.pipelines = plan.pipelines
+        for kernel in self.kernels.values():
+            kernel.context = replace(kernel.context, owned=self.buckets)
+
     def release(self, buckets: Collection[int]) -> dict[str, list[Any]]:
         """Give up buckets of every operator, by reference."""
         return {n: [s.release(buckets) for s in k.stores] for n, k in self.kernels.items()}
@@ -140,3 +147,18 @@ def hand_over(old: Sequence[Channel], new: Sequence[Channel]) -> None:
             common = set(giver.buckets) & set(taker.buckets)
             if common:
                 taker.absorb(giver.release(sorted(common)))
+
+
+def reassign(old: Sequence[Channel], new: Sequence[Channel], plan: RegionPlan) -> None:
+    """Make a plan hold: channels that stay give up and take over the buckets that move.
+
+    Unlike `hand_over` it touches nothing of a bucket that keeps its owner.
+    """
+    held = [(channel, set(channel.buckets)) for channel in old]
+    for channel in new:
+        channel.assign(plan)
+    for giver, had in held:
+        for taker in new:
+            moving = had.intersection(taker.buckets) if taker is not giver else set()
+            if moving:
+                taker.absorb(giver.release(sorted(moving)))

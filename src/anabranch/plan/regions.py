@@ -206,12 +206,42 @@ def _region(flow: Flow, kind: StateKind, key: tuple[str, ...], steps: tuple[str,
     return Region(name, _KINDS[kind], steps, key, buckets, ordered)
 
 
-def region_edges(flow: Flow, found: tuple[Region, ...]) -> list[tuple[Output, str, int]]:
-    """Streams that cross from one region to another: (stream, entered region, input port)."""
+@dataclass(frozen=True)
+class Edge:
+    """A stream from one region into another.
+
+    Attributes:
+        number: Place in the flow's list of such streams.
+        producer: Region that it leaves.
+        out_port: Port of the producer's last step.
+        consumer: Region that it enters.
+        in_port: Port of the consumer's first step.
+    """
+
+    number: int
+    producer: str
+    out_port: int
+    consumer: str
+    in_port: int
+
+
+def region_edges(flow: Flow, found: tuple[Region, ...]) -> list[Edge]:
+    """Streams that cross from one region to another."""
     entries = {r.steps[0]: r.name for r in found}
-    edges = []
+    edges: list[Edge] = []
     for region in found:
         for port in range(len(flow.graph.steps[region.steps[-1]].body.out_ports)):
-            output = Output(region.steps[-1], port)
-            edges += [(output, entries[s], p) for s, p in flow.graph.consumers(output)]
+            for step, in_port in flow.graph.consumers(Output(region.steps[-1], port)):
+                edges.append(Edge(len(edges), region.name, port, entries[step], in_port))
     return edges
+
+
+def needs_order(flow: Flow, region: Region) -> bool:
+    """Whether order has to be restored in front of a region.
+
+    A changelog is read by the last row of each key; those come from one replica, in order.
+    """
+    step = flow.graph.steps[region.steps[0]]
+    if step.role is Role.SINK and flow.contexts()[step.name].inputs[0].changelog is not None:
+        return False
+    return region.ordered

@@ -60,7 +60,7 @@ class Gate:
             for jumbo in jumbos
             for row in jumbo.positions.rows()
         }
-        last = _last_cut(bound)
+        last = last_cut(bound)
         return sorted(r for r in roots if self._released < r < bound and r.time <= last)
 
     def ready(self, upto: Root | None = None) -> tuple[list[Jumbo | None], Root]:
@@ -90,7 +90,7 @@ class Gate:
             if sum(map(len, held)) < most_rows:
                 continue
             cut = _root(following, 0)
-            if _root(piece, -1) < cut and cut.time <= _last_cut(frontier):
+            if _root(piece, -1) < cut and cut.time <= last_cut(frontier):
                 early = tuple(m for m in marks if m.root < cut)
                 marks = marks[len(early) :]
                 yield [_marked(Jumbo.concat(held), early)], cut
@@ -115,7 +115,7 @@ class Gate:
         return Jumbo.concat(released).in_order()
 
 
-def _last_cut(frontier: Root) -> int:
+def last_cut(frontier: Root) -> int:
     """The last time at which a release may be cut.
 
     What the end of the stream sets free beyond its last time is released together with the end, so
@@ -126,7 +126,7 @@ def _last_cut(frontier: Root) -> int:
 
 def _parted(waiting: list[Jumbo], frontier: Root) -> tuple[list[Jumbo], list[Jumbo]]:
     """What stands before a frontier, and what does not."""
-    both = [_split(jumbo, frontier) for jumbo in waiting]
+    both = [split(jumbo, frontier) for jumbo in waiting]
     return [r for r, _ in both if r is not None], [w for _, w in both if w is not None]
 
 
@@ -154,7 +154,7 @@ def _root(jumbo: Jumbo, row: int) -> Root:
     return Root(time, rank, seq, sub)
 
 
-def _split(jumbo: Jumbo, frontier: Root) -> tuple[Jumbo | None, Jumbo | None]:
+def split(jumbo: Jumbo, frontier: Root) -> tuple[Jumbo | None, Jumbo | None]:
     """The part before a frontier and the rest, tuples and marks alike."""
     early: tuple[Mark, ...] = tuple(m for m in jumbo.marks if m.root < frontier)
     late: tuple[Mark, ...] = tuple(m for m in jumbo.marks if m.root >= frontier)

@@ -27,7 +27,6 @@ from anabranch.plan.regions import RegionKind, region_edges, regions
 from anabranch.state.epochs import Epochs
 from anabranch.state.positions import is_end
 from anabranch.testing.region_run import (
-    Edge,
     LinkName,
     Links,
     Outlet,
@@ -119,13 +118,7 @@ class _Interleaved:
         self.flow, self.rng, self.tap, self.max_batch = flow, rng, tap, max_batch
         self.contexts = flow.contexts()
         self.found = {r.name: r for r in regions(flow)}
-        heads = {r.steps[-1]: r.name for r in self.found.values()}
-        self.edges = [
-            Edge(number, heads[output.step], output.port, consumer, port)
-            for number, (output, consumer, port) in enumerate(
-                region_edges(flow, tuple(self.found.values()))
-            )
-        ]
+        self.edges = region_edges(flow, tuple(self.found.values()))
         self.source_ranks = {n: rank for rank, n in enumerate(flow.names(Role.SOURCE))}
         for name in self.source_ranks:
             if not flow.graph.steps[name].body.source.bounded:

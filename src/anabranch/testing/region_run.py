@@ -15,7 +15,7 @@ from typing import NamedTuple
 from anabranch.engines.channel import Channel
 from anabranch.engines.routing import Router
 from anabranch.plan.plan import Plan, RegionPlan
-from anabranch.plan.regions import Region, RegionKind
+from anabranch.plan.regions import Edge, Region, RegionKind
 from anabranch.state.gate import Gate
 from anabranch.state.positions import Jumbo, Root
 from anabranch.testing.result import Tap
@@ -29,17 +29,6 @@ class Delivery(NamedTuple):
 
 
 BARRIER = Delivery(None, None)
-
-
-@dataclass(frozen=True)
-class Edge:
-    """A stream from one region into a port of another."""
-
-    number: int
-    producer: str
-    out_port: int
-    consumer: str
-    in_port: int
 
 
 class LinkName(NamedTuple):

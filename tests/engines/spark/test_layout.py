@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.engines.spark.layout import Layout, layout, needs_order
+from anabranch.engines.spark.layout import Layout, layout
 from anabranch.flow import Flow
 from anabranch.io.source import Chunk
 from anabranch.plan.plan import Plan
-from anabranch.plan.regions import regions
+from anabranch.plan.regions import needs_order, regions
 
 ROWS = ab.memory([{"k": 1, "v": 1}])
 

@@ -10,10 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from anabranch.flow import Flow
-from anabranch.graph import Role
 from anabranch.io.source import is_pushed
 from anabranch.plan.plan import Plan
-from anabranch.plan.regions import Region, RegionKind, region_edges, regions
+from anabranch.plan.regions import (
+    Region,
+    RegionKind,
+    needs_order,
+    region_edges,
+    regions,
+)
 
 
 @dataclass(frozen=True)
@@ -105,16 +110,15 @@ def layout(flow: Flow, plan: Plan) -> Layout:
         (1, 3)
     """
     found = regions(flow)
-    ends = {region.steps[-1]: region.name for region in found}
     edges = region_edges(flow, found)
     stations: dict[str, Station] = {}
     links: list[Link] = []
     tasks: list[int] = []
     for region in found:
         entering = [
-            (number, stations[ends[output.step]], output.port, port)
-            for number, (output, consumer, port) in enumerate(edges)
-            if consumer == region.name
+            (edge.number, stations[edge.producer], edge.out_port, edge.in_port)
+            for edge in edges
+            if edge.consumer == region.name
         ]
         replicas = (
             plan.source(region.name).replicas
@@ -151,14 +155,3 @@ def _stays(flow: Flow, region: Region, replicas: int, producer: Station) -> bool
     if region.kind is RegionKind.STATELESS:
         return replicas == producer.replicas
     return region.kind is RegionKind.SINK and not needs_order(flow, region)
-
-
-def needs_order(flow: Flow, region: Region) -> bool:
-    """Whether order has to be restored in front of a region.
-
-    A changelog is read by the last row of each key; those come from one replica, in order.
-    """
-    step = flow.graph.steps[region.steps[0]]
-    if step.role is Role.SINK and flow.contexts()[step.name].inputs[0].changelog is not None:
-        return False
-    return region.ordered

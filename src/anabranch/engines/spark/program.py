@@ -12,7 +12,7 @@ from typing import Any
 from pyspark import cloudpickle
 
 from anabranch.engines.checkpoint.chain import StateFile
-from anabranch.engines.spark.layout import Layout, layout, needs_order
+from anabranch.engines.spark.layout import Layout, layout
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.graph import Role
@@ -20,7 +20,7 @@ from anabranch.io.slices import Cursor, Slice
 from anabranch.io.stamped import Record
 from anabranch.operators.base import KernelContext
 from anabranch.plan.plan import Plan
-from anabranch.plan.regions import Region, regions
+from anabranch.plan.regions import Region, needs_order, regions
 
 
 class Program:

@@ -1,0 +1,1 @@
+"""The local engine: threads of one process, joined by elastic gates."""

@@ -1,0 +1,166 @@
+"""All parts of a running flow: gates, sources, regions, sinks, wired as the flow says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from anabranch.engines.local.gate import ElasticGate
+from anabranch.engines.local.latency import Latencies
+from anabranch.engines.local.outlet import Outlet
+from anabranch.engines.local.probe import Probe
+from anabranch.engines.local.region import RegionRun, StartThread
+from anabranch.engines.local.sink import SinkRun
+from anabranch.engines.local.source import SourceRun
+from anabranch.errors import EngineError
+from anabranch.flow import Flow
+from anabranch.graph import Role
+from anabranch.io.source import is_pushed
+from anabranch.plan.plan import Plan
+from anabranch.plan.regions import Region, RegionKind, needs_order, region_edges, regions
+from anabranch.state.positions import START
+
+POLL_S = 0.002
+
+
+class Assembly:
+    """What runs.
+
+    Args:
+        flow: The application.
+        plan: How it begins.
+        limit: Read no more rows of each source than this.
+        told_end: Called when a sink has seen the end.
+    """
+
+    def __init__(
+        self, flow: Flow, plan: Plan, limit: int | None, told_end: Callable[[], None]
+    ) -> None:
+        self._flow, self._limit, self._told_end = flow, limit, told_end
+        self._contexts = flow.contexts()
+        self.latencies = Latencies()
+        found = regions(flow)
+        self._edges = region_edges(flow, found)
+        self._gates = {r.name: self._gate(r) for r in found if r.kind is not RegionKind.SOURCE}
+        self.sources: list[SourceRun] = []
+        self.regions: list[RegionRun] = []
+        self.sinks: list[SinkRun] = []
+        for region in found:  # upstream first
+            if region.kind is RegionKind.SOURCE:
+                self.sources.append(self._source(region, plan))
+            else:
+                self.regions.append(self._region(region, plan))
+        self.sinks = [run for run in self.regions if isinstance(run, SinkRun)]
+        self._ended: set[str] = set()
+
+    @property
+    def gates(self) -> list[ElasticGate]:
+        """The gates, upstream first."""
+        return list(self._gates.values())
+
+    def start(self, start: StartThread) -> None:
+        """Start every thread, those that read last: nobody is missed."""
+        for run in reversed(self.regions):
+            run.start(start)
+        for source in self.sources:
+            source.start(start)
+
+    def open_sinks(self) -> None:
+        """Open every sink for a fresh start."""
+        for sink in self.sinks:
+            sink.open()
+
+    def commit_sinks(self) -> None:
+        """Make visible what was written."""
+        for sink in self.sinks:
+            sink.commit()
+
+    def close_sinks(self) -> None:
+        """Close every sink."""
+        for sink in self.sinks:
+            sink.let_go()
+
+    def close(self) -> None:
+        """Let every thread end."""
+        for source in self.sources:
+            source.close()
+        for run in self.regions:
+            run.close()
+
+    def drain(self, timeout_s: float) -> bool:
+        """Read no more and finish what is under way; whether that was possible in time."""
+        for source in self.sources:
+            source.dispenser.stop()
+        until = time.monotonic() + timeout_s
+        # Upstream first: who has nothing to do and gets nothing any more stays so.
+        checks = [s.idle for s in self.sources] + [run.idle for run in self.regions]
+        for idle in checks:
+            while not idle():
+                if time.monotonic() > until:
+                    return False
+                time.sleep(POLL_S)
+        return True
+
+    def all_ended(self) -> bool:
+        """Whether every sink has seen the end."""
+        return all(sink.ended for sink in self.sinks)
+
+    def working(self) -> bool:
+        """Whether some thread is inside a step, or rows may come by themselves."""
+        if any(source.dispenser.expectant for source in self.sources):
+            return True
+        return self.running() is not None
+
+    def running(self) -> str | None:
+        """A step that some thread is inside of, if any."""
+        probes = [p for run in self.regions for replica in run.replicas for p in replica.probes]
+        probes += [probe for source in self.sources for probe in source.probes]
+        return next((probe.step for probe in probes if probe.step is not None), None)
+
+    def rows_read(self) -> int:
+        """Tuples read so far."""
+        return sum(source.rows for source in self.sources)
+
+    def rows_written(self) -> int:
+        """Tuples written so far."""
+        return sum(sink.rows for sink in self.sinks)
+
+    def place_of(self, probe: Probe) -> str | None:
+        """Where the plan wants a thread."""
+        for run in self.regions:
+            if run.region.name == probe.region and run.plan.placement:
+                return run.plan.placement[probe.replica]
+        return None
+
+    def _gate(self, region: Region) -> ElasticGate:
+        ports = len(self._flow.graph.steps[region.steps[0]].inputs)
+        ordered = needs_order(self._flow, region)
+        return ElasticGate(ports, ordered=ordered, dealt=region.kind is RegionKind.STATELESS)
+
+    def _outlet(self, region: Region) -> Outlet:
+        ways = [(e, self._gates[e.consumer]) for e in self._edges if e.producer == region.name]
+        together = region.kind in (RegionKind.STATELESS, RegionKind.SOURCE)
+        return Outlet(ways, together=together)
+
+    def _source(self, region: Region, plan: Plan) -> SourceRun:
+        name = region.name
+        source = self._flow.graph.steps[name].body.source
+        if is_pushed(source):
+            raise EngineError(
+                name,
+                "a source that the local engine can read",
+                f"{source!r}, whose rows Spark brings",
+                "run with engine='spark'",
+            )
+        rank = self._flow.names(Role.SOURCE).index(name)
+        return SourceRun(name, source, rank, plan.source(name), self._outlet(region), self._limit)
+
+    def _region(self, region: Region, plan: Plan) -> RegionRun:
+        own, gate = plan.region(region.name), self._gates[region.name]
+        if region.kind is RegionKind.SINK:
+            return SinkRun(
+                self._flow, self._contexts, region, own, gate, self.latencies, self._told_end
+            )
+        outlet = self._outlet(region)
+        outlet.announce(range(own.replicas), START)
+        return RegionRun(self._flow, self._contexts, region, own, gate, outlet)

@@ -1,0 +1,271 @@
+"""The dispenser: which reader of a source reads which rows next.
+
+Rows are given out in the order of the source. Where reading from any row on is cheap, readers take
+slices of one part in turn, so that they stay near each other; else each has a part of its own. What
+is not read yet bounds what the source can promise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Condition
+from typing import Any
+
+from anabranch.engines.local.gate import Closed
+from anabranch.io.reader import place
+from anabranch.io.source import extent
+from anabranch.plan.plan import SourcePlan
+from anabranch.state.positions import FIRST, Root, end, is_end
+
+LINGER_S = 0.002
+"""How long a paced source lets due rows gather: smaller jumbo tuples cost more than they gain."""
+
+NAP_S = 0.01
+FOREVER_S = 1e9
+MOST_PARTS = 256
+
+
+@dataclass
+class Claim:
+    """Rows of one part that a reader reads now: from `at` to `stop`, or to the part's end."""
+
+    part: int
+    at: int
+    stop: int
+
+
+class Dispenser:
+    """Gives out the rows of one source.
+
+    Args:
+        source: What is read.
+        rank: Number of the source.
+        plan: Readers and rows a batch.
+        limit: Give out no more rows than this.
+        clock: Seconds, for sources that are paced.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        rank: int,
+        plan: SourcePlan,
+        limit: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source, self._rank, self._plan, self._limit = source, rank, plan, limit
+        self._clock, self._started = clock, clock()
+        self._parts = source.parts()
+        self._change = Condition()
+        self._unopened = 0  # number of the first part that nobody has begun
+        self._next: dict[int, int] = {}  # by open part, the first row that was not given out
+        self._owner: dict[int, int] = {}  # by open part that is not seekable, its reader
+        self._claims: dict[int, Claim] = {}  # by reader
+        self._active: list[int] = []  # readers, the oldest first
+        self._hired = self._napping = 0
+        self._given = 0
+        self._closed = self._stopped = False
+
+    @property
+    def rows(self) -> int:
+        """Rows given out so far, less those that were not there."""
+        return self._given
+
+    def change(self, plan: SourcePlan) -> list[int]:
+        """Give out by another plan from now on; numbers of the readers that have to be started."""
+        with self._change:
+            self._plan = plan
+            started = []
+            while len(self._active) < plan.replicas:
+                started.append(self._hired)
+                self._active.append(self._hired)
+                self._hired += 1
+            self._change.notify_all()
+            return started
+
+    def claim(self, reader: int) -> Claim | None:
+        """The next rows for a reader; waits until some are due. None when it shall end."""
+        with self._change:
+            since: float | None = None
+            while True:
+                if self._closed:
+                    raise Closed
+                surplus = self._active.index(reader) >= self._plan.replicas
+                if self._stopped or surplus or (self._over() and not self._claims):
+                    self._dismiss(reader)
+                    return None
+                rows, now = self._due(), self._clock()
+                since = now if rows and since is None else since
+                gathered = rows >= self._batch_rows() or not self._paced()
+                if rows and (gathered or now - (since or now) >= LINGER_S):
+                    claim = self._take(reader, rows)
+                    if claim is not None:
+                        return claim
+                self._change.wait(LINGER_S if self._paced() else None)
+
+    def frontier_after(self, reader: int, rows: int) -> Root:
+        """What the source could promise if the reader had delivered so many rows of its claim."""
+        with self._change:
+            claim = self._claims[reader]
+            others = [c for r, c in self._claims.items() if r != reader]
+            if claim.at + rows < claim.stop:
+                others.append(Claim(claim.part, claim.at + rows, claim.stop))
+            promise = self._frontier(others)
+            # The end is told by itself, with the source's last word.
+            return place(self._rank, claim.part, claim.at + rows) if is_end(promise) else promise
+
+    def advance(self, reader: int, rows: int) -> None:
+        """A reader has delivered some rows of its claim."""
+        with self._change:
+            self._claims[reader].at += rows
+
+    def give_back(self, reader: int) -> bool:
+        """An endless part has no more for now: the rest of the claim is given out again later.
+
+        Not if somebody has claimed what comes behind it: then the reader has to go on with it.
+        """
+        with self._change:
+            claim = self._claims[reader]
+            if self._next.get(claim.part) != claim.stop:
+                return False
+            self._next[claim.part] = claim.at
+            self._given -= claim.stop - claim.at
+            claim.stop = claim.at
+            return True
+
+    def finish(self, reader: int, *, part_over: bool) -> Root:
+        """A reader is done with its claim, and with the part if that is over; the new promise."""
+        with self._change:
+            claim = self._claims.pop(reader)
+            self._given -= claim.stop - claim.at
+            if part_over:
+                self._next.pop(claim.part, None)
+                self._owner.pop(claim.part, None)
+            self._change.notify_all()
+            return self._frontier(list(self._claims.values()))
+
+    def nap(self) -> None:
+        """Wait a little before asking again for what was not there."""
+        with self._change:
+            if not self._closed:
+                self._napping += 1
+                self._change.wait(NAP_S)
+                self._napping -= 1
+
+    @property
+    def over(self) -> bool:
+        """Whether every row was read, up to the limit."""
+        with self._change:
+            return self._over() and not self._claims
+
+    @property
+    def deserted(self) -> bool:
+        """Whether all readers have ended."""
+        with self._change:
+            return not self._active
+
+    @property
+    def expectant(self) -> bool:
+        """Whether rows may come by themselves, with time."""
+        return self._napping > 0 or (self._paced() and not self.over)
+
+    def backlog(self) -> int | None:
+        """How many rows are known to wait; None when nobody can say."""
+        due = self._source.due_rows(self._clock() - self._started)
+        if due is not None:
+            return max(0, int(due) - self._given)
+        if len(self._parts) > MOST_PARTS:
+            return None  # looking at each of them would take longer than it is worth
+        known = [extent(self._source, part).rows for part in self._parts]
+        rows = [each for each in known if each is not None]
+        return None if len(rows) < len(known) else max(0, sum(rows) - self._given)
+
+    def stop(self) -> None:
+        """Give nothing out any more; the stream does not end by that."""
+        with self._change:
+            self._stopped = True
+            self._change.notify_all()
+
+    def close(self) -> None:
+        """Nobody waits any longer."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+
+    # Inside, under the lock
+
+    def _frontier(self, claims: list[Claim]) -> Root:
+        """The first row that is claimed and not delivered, or not given out yet."""
+        rows = [(claim.part, claim.at) for claim in claims]
+        if not self._limit_reached():
+            rows += self._next.items()
+            if self._unopened < len(self._parts):
+                rows.append((self._unopened, 0))
+        return place(self._rank, *min(rows)) if rows else end(FIRST)
+
+    def _over(self) -> bool:
+        return self._limit_reached() or (self._unopened >= len(self._parts) and not self._next)
+
+    def _limit_reached(self) -> bool:
+        return self._limit is not None and self._given >= self._limit
+
+    def _batch_rows(self) -> int:
+        most = self._plan.in_flight_limit
+        return self._plan.batch_rows if most is None else min(self._plan.batch_rows, most)
+
+    def _paced(self) -> bool:
+        return self._source.due_rows(0.0) is not None
+
+    def _due(self) -> int:
+        """How many rows may be given out now."""
+        rows = self._batch_rows()
+        elapsed = self._clock() - self._started
+        due = self._source.due_rows(elapsed)
+        if due is not None:
+            rows = min(rows, int(due) - self._given)
+            if rows <= 0 and self._source.bounded:
+                # When nothing will ever be due any more, the end is still to be found.
+                rows = int(self._source.due_rows(elapsed + FOREVER_S) == due)
+        if self._limit is not None:
+            rows = min(rows, self._limit - self._given)
+        return max(rows, 0)
+
+    def _take(self, reader: int, rows: int) -> Claim | None:
+        part = self._part_for(reader)
+        if part is None:
+            return None
+        start = self._next[part]
+        known = extent(self._source, self._parts[part])
+        self._next[part] = start + rows
+        if known.exact and known.rows is not None and start + rows >= known.rows:
+            rows = max(1, known.rows - start)  # an empty part has to be looked at, too
+            self._next.pop(part)
+            self._owner.pop(part, None)
+        self._given += rows
+        claim = self._claims[reader] = Claim(part, start, start + rows)
+        return claim
+
+    def _part_for(self, reader: int) -> int | None:
+        """The part that a reader goes on with: one to be shared, its own, or the next new one."""
+        taken = {claim.part for claim in self._claims.values()}
+        for part in sorted(self._next):
+            known = extent(self._source, self._parts[part])
+            mine = part not in taken and self._owner.setdefault(part, reader) == reader
+            if known.seekable or mine:
+                return part
+        if self._unopened < len(self._parts):
+            part = self._unopened
+            self._unopened += 1
+            self._next[part] = 0
+            self._owner[part] = reader
+            return part
+        return None
+
+    def _dismiss(self, reader: int) -> None:
+        """A reader ends; its parts go to others."""
+        self._active.remove(reader)
+        for part in [p for p, owner in self._owner.items() if owner == reader]:
+            del self._owner[part]
+        self._change.notify_all()

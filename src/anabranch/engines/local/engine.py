@@ -1,0 +1,276 @@
+"""The local engine: a thread per pipeline replica, an elastic gate in front of every region.
+
+`LocalEngine` builds sources, gates, regions and sinks from flow and plan, and drives them from one
+thread of its own: it takes up wishes for other plans, looks at the probes every second, and ends
+the run when all sinks have seen the end, when it is stopped, or when something fails.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from anabranch.engines.engine import Options
+from anabranch.engines.local.assembly import Assembly
+from anabranch.engines.local.change import Change
+from anabranch.engines.local.gate import Closed
+from anabranch.engines.local.places import Pins, places, require_places
+from anabranch.engines.local.pool import Pool
+from anabranch.engines.local.probe import Probe
+from anabranch.engines.local.profiler import PERIOD_S, Profiler
+from anabranch.engines.local.standstill import Standstill
+from anabranch.errors import EngineError
+from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
+from anabranch.flow import Flow
+from anabranch.plan.plan import Plan
+from anabranch.plan.starting import side_by_side
+
+TICK_S = 0.05
+DRAIN_S = 5.0
+END_S = 10.0
+BATCH_ROWS = 16_384
+
+
+class LocalEngine:
+    """One run of one flow on threads; see `Engine`.
+
+    Args:
+        flow: The application.
+        plan: How to begin; as many replicas as processors when left out.
+        options: What a user may say.
+        profile: Whether to observe; off only to measure what observing costs.
+    """
+
+    name = "local"
+
+    def __init__(
+        self, flow: Flow, plan: Plan | None, options: Options, *, profile: bool = True
+    ) -> None:
+        self._flow, self._options, self._profile = flow, options, profile
+        cores = len(os.sched_getaffinity(0))
+        self._plan = plan or side_by_side(flow, cores, BATCH_ROWS)
+        self._places = places()
+        self._news = threading.Condition()
+        self._wish: Plan | None = None
+        self._change: Change | None = None
+        self._changes: list[Reconfiguration] = []
+        self._stop_wish = self._ended = False
+        self._error: BaseException | None = None
+        self._over = threading.Event()
+        self._started_s = self._ended_s = self._ticked_s = 0.0
+
+    # What users see
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force."""
+        return self._plan
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """Tuples read and written so far."""
+        return self._parts.rows_read(), self._parts.rows_written()
+
+    @property
+    def seconds(self) -> float:
+        """How long it has worked, up to its end."""
+        return (self._ended_s or time.monotonic()) - self._started_s
+
+    def reconfigurations(self) -> list[Reconfiguration]:
+        """The plan changes so far."""
+        return list(self._changes)
+
+    def latency_ms(self, share: float) -> float:
+        """The latency that a share of the tuples did not exceed."""
+        return self._parts.latencies.percentile(share)
+
+    def start(self, tell: Callable[[Event], None]) -> None:
+        """Begin."""
+        refuse_what_spark_does(self._flow, self._options)
+        require_places(self._plan, self._places)
+        self._tell = tell
+        self._parts = Assembly(self._flow, self._plan, self._options.rows, self._note_end)
+        self._profiler = Profiler(self._parts.regions, self._parts.sources, self._parts.latencies)
+        self._standstill = Standstill(self._parts.gates)
+        self._pool = Pool(self._flow.name)
+        self._pins = Pins(self._places)
+        self._parts.open_sinks()
+        self._started_s = time.monotonic()
+        tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), -1))
+        self._driver = threading.Thread(
+            target=self._drive, name=f"{self._flow.name}-driver", daemon=True
+        )
+        self._parts.start(self._start_thread)
+        self._driver.start()
+
+    def apply(self, plan: Plan) -> None:
+        """Wish for another plan: each region takes it up at its next exact place."""
+        plan.validate(self._flow)
+        require_places(plan, self._places)
+        with self._news:
+            self._wish = plan
+            self._news.notify_all()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; raises what ended the run, if that was an error."""
+        ended = self._over.wait(timeout_s)
+        if ended and self._error is not None:
+            raise self._error
+        return ended
+
+    def stop(self) -> None:
+        """Read no more, finish what is under way, fire nothing; from inside, do not wait."""
+        with self._news:
+            self._stop_wish = True
+            self._news.notify_all()
+        inside = threading.current_thread() is self._driver or self._pool.is_inside()
+        if not inside:
+            self.wait()
+
+    # Threads
+
+    def _start_thread(self, probe: Probe, work: Callable[[], None]) -> None:
+        self._profiler.watch(probe)
+        place = self._parts.place_of(probe)
+        self._pool.run(lambda: self._run_thread(probe, place, work))
+
+    def _run_thread(self, probe: Probe, place: str | None, work: Callable[[], None]) -> None:
+        """A thread that ends for any reason but the end of the run ends the run."""
+        try:
+            self._pins.pin(place)
+            probe.start()
+            work()
+        except Closed:
+            pass
+        except BaseException as error:
+            self._fail(probe, error)
+        finally:
+            probe.end()
+            with suppress(OSError):
+                self._pins.pin(None)
+
+    def _fail(self, probe: Probe, error: BaseException) -> None:
+        if not isinstance(error, Exception):  # SystemExit and the like are no way out of a step
+            error = EngineError(
+                probe.step or probe.region,
+                "a thread that works until the run ends",
+                f"{type(error).__name__}: {error}",
+                "return from the function instead, or call stop() on the run",
+            )
+        with self._news:
+            self._error = self._error or error
+            self._news.notify_all()
+
+    def _note_end(self) -> None:
+        """A sink has seen the end."""
+        with self._news:
+            self._ended = self._parts.all_ended()
+            self._news.notify_all()
+
+    # Driving
+
+    def _drive(self) -> None:
+        try:
+            while not (self._ended or self._stop_wish or self._error):
+                self._turn()
+            if not self._error:
+                self._parts.drain(DRAIN_S)
+        except BaseException as error:  # of a listener
+            self._error = self._error or error
+        self._finish()
+
+    def _turn(self) -> None:
+        """Wait for news, or for the next tick."""
+        with self._news:
+            self._news.wait_for(self._has_news, TICK_S)
+        if self._change is not None and self._change.done:
+            self._note_change(self._change)
+        if self._change is None and self._wish is not None:
+            with self._news:
+                wish, self._wish = self._wish, None
+            self._change = Change(self._parts, self._plan, wish, self._wake)
+        self._tick()
+
+    def _has_news(self) -> bool:
+        done = self._change is not None and self._change.done
+        wanted = self._change is None and self._wish is not None
+        return bool(self._ended or self._stop_wish or self._error or done or wanted)
+
+    def _wake(self) -> None:
+        with self._news:
+            self._news.notify_all()
+
+    def _note_change(self, change: Change) -> None:
+        self._change = None
+        self._plan = change.after
+        self._profiler.forget(change.regions)
+        told = change.told(self._elapsed(), self._profiler.number)
+        if told is not None:
+            self._changes.append(told)
+            self._tell(told)
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        if now - self._ticked_s < TICK_S:
+            return
+        self._ticked_s = now
+        self._standstill.look(self._parts.working())
+        if self._profile:
+            self._profiler.sample()
+            if self._elapsed() - self._profiler.looked_s >= PERIOD_S:
+                self._observe()
+
+    def _observe(self) -> None:
+        seen = self._profiler.look(self._elapsed(), self._plan, self._parts.rows_written())
+        self._tell(Observed(seen))
+
+    def _finish(self) -> None:
+        """End the threads, show what was written, and let those who wait go on."""
+        try:
+            self._parts.close()
+            stuck = self._pool.end(END_S)
+            if stuck and self._error is None:
+                self._error = EngineError(
+                    self._parts.running() or self._flow.name,
+                    f"every thread to end within {END_S:.0f} s",
+                    f"{len(stuck)} still at work",
+                    "let the functions of this step return; its thread was left behind",
+                )
+            if self._error is None:
+                self._parts.commit_sinks()
+            self._parts.close_sinks()
+            self._ended_s = time.monotonic()
+            if self._change is not None and self._change.done:
+                self._note_change(self._change)
+            self._observe()
+            ended = self._ended and self._error is None
+            self._tell(RunEnded(self._elapsed(), *self.rows, ended))
+        except Exception as error:
+            self._error = self._error or error
+        finally:
+            self._ended_s = self._ended_s or time.monotonic()
+            self._over.set()
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._started_s
+
+
+def refuse_what_spark_does(flow: Flow, options: Options) -> None:
+    """Name what this engine cannot do, before anything starts."""
+    given = {
+        "checkpoint": options.checkpoint,
+        "master": options.master,
+        "session": options.session,
+        "conf": options.conf or None,
+    }
+    for option, value in given.items():
+        if value is not None:
+            raise EngineError(
+                flow.name,
+                "options that the local engine knows: plan, rows, listener",
+                f"{option}={value!r}",
+                f"leave {option} out, or run with engine='spark'",
+            )

@@ -1,0 +1,89 @@
+"""A probe: what the thread of a pipeline replica has done and is doing (Joker §4.1).
+
+The thread reads its own processor clock once per step and jumbo tuple, and writes plain attributes
+that the profiler reads from outside without a lock. Joker samples the running operator instead,
+because a clock per tuple would cost too much; with jumbo tuples it costs next to nothing and is
+exact (`docs/decisions/0019-profiler.md`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from threading import get_ident
+
+from anabranch.state.positions import Jumbo
+
+
+class Probe:
+    """What one thread does.
+
+    Attributes:
+        region: Name of the region.
+        steps: Steps of the pipeline.
+        replica: Number of the replica.
+        step: The step that it runs now; None between steps.
+        rows: By step, tuples in and out.
+        cpu: By step, processor seconds.
+    """
+
+    def __init__(self, region: str, steps: tuple[str, ...], replica: int) -> None:
+        """A probe of a thread that has not started."""
+        self.region, self.steps, self.replica = region, steps, replica
+        self.step: str | None = None
+        self.rows: dict[str, list[int]] = {step: [0, 0] for step in steps}
+        self.cpu: dict[str, float] = dict.fromkeys(steps, 0.0)
+        self.ended = False
+        self._following = dict(pairwise(steps))
+        self._since = 0.0
+        self._clock: int | None = None
+        self._started_s = self._spent_s = 0.0
+
+    def start(self) -> None:
+        """Called by the thread itself when it begins: its clock is its own."""
+        self._clock = time.pthread_getcpuclockid(get_ident())
+        self._started_s = time.thread_time()
+
+    def end(self) -> None:
+        """Called by the thread itself when it is done."""
+        self._spent_s = time.thread_time() - self._started_s
+        self.step, self.ended = None, True
+
+    def cpu_s(self) -> float:
+        """Processor seconds of the thread so far, steps and all the rest."""
+        if self.ended or self._clock is None:
+            return self._spent_s
+        try:
+            return time.clock_gettime(self._clock) - self._started_s
+        except OSError:  # the thread has ended this moment
+            return self._spent_s
+
+    def begin(self) -> None:
+        """A jumbo tuple enters the pipeline."""
+        self.step = self.steps[0]
+        self._since = time.thread_time()
+
+    def tap(
+        self, step: str, inputs: Sequence[Jumbo | None], outputs: Sequence[Jumbo | None]
+    ) -> None:
+        """A step has run."""
+        self.end_step(step)
+        self.count(
+            step,
+            sum(len(jumbo) for jumbo in inputs if jumbo is not None),
+            sum(len(jumbo) for jumbo in outputs if jumbo is not None),
+        )
+
+    def end_step(self, step: str) -> None:
+        """The time since the step before it was this one's."""
+        now = time.thread_time()
+        self.cpu[step] += now - self._since
+        self._since = now
+        self.step = self._following.get(step)
+
+    def count(self, step: str, rows_in: int, rows_out: int) -> None:
+        """Count tuples."""
+        counted = self.rows[step]
+        counted[0] += rows_in
+        counted[1] += rows_out

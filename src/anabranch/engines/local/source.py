@@ -1,0 +1,128 @@
+"""A source on threads: its readers take what the dispenser gives out."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from functools import partial
+from threading import Lock
+from typing import Any
+
+from anabranch.engines.local.dispenser import Claim, Dispenser
+from anabranch.engines.local.gate import QUOTA
+from anabranch.engines.local.outlet import TOGETHER, Outlet
+from anabranch.engines.local.probe import Probe
+from anabranch.io.reader import last_word, placed
+from anabranch.operators.schemas import without_dictionaries
+from anabranch.plan.plan import SourcePlan
+from anabranch.state.positions import FIRST, START, Jumbo, Root, end, is_end
+
+StartThread = Callable[[Probe, Callable[[], None]], None]
+
+
+class SourceRun:
+    """All readers of one source.
+
+    Args:
+        name: Name of the source.
+        source: What is read.
+        rank: Its number.
+        plan: How it begins.
+        outlet: Where its tuples go.
+        limit: Read no more rows than this.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: Any,
+        rank: int,
+        plan: SourcePlan,
+        outlet: Outlet,
+        limit: int | None,
+    ) -> None:
+        self.name, self.plan = name, plan
+        self._source, self._rank, self._outlet = source, rank, outlet
+        self._schema = without_dictionaries(source.schema)
+        self._parts = source.parts()
+        self.dispenser = Dispenser(source, rank, plan, limit)
+        self.probes: list[Probe] = []
+        self._ended = False
+        self._lock = Lock()
+        outlet.announce([TOGETHER], START, _quota(plan))
+
+    def start(self, start: StartThread) -> None:
+        """Start the readers."""
+        self._start = start
+        self.change(self.plan)
+
+    def change(self, plan: SourcePlan) -> None:
+        """Read by another plan from now on."""
+        self.plan = plan
+        self._outlet.announce([TOGETHER], START, _quota(plan))
+        for reader in self.dispenser.change(plan):
+            probe = Probe(self.name, (self.name,), reader)
+            self.probes.append(probe)
+            self._start(probe, partial(self._read, reader, probe))
+
+    @property
+    def rows(self) -> int:
+        """Tuples read so far."""
+        return sum(probe.rows[self.name][1] for probe in self.probes)
+
+    def close(self) -> None:
+        """Let the readers end."""
+        self.dispenser.close()
+
+    def idle(self) -> bool:
+        """Whether no reader is left."""
+        return self.dispenser.deserted
+
+    def _read(self, reader: int, probe: Probe) -> None:
+        # The readers of one part must not share open files; one that stamps rows has one reader.
+        source = copy.copy(self._source) if reader else self._source
+        while (claim := self.dispenser.claim(reader)) is not None:
+            self._read_claim(source, reader, claim, probe)
+        self._end_if_over()
+
+    def _read_claim(self, source: Any, reader: int, claim: Claim, probe: Probe) -> None:
+        over = False
+        while claim.at < claim.stop and not over:
+            probe.begin()
+            chunk = source.read(self._parts[claim.part], claim.at, claim.stop - claim.at)
+            probe.end_step(self.name)
+            if chunk is None:
+                over = True
+            elif not chunk.batch.num_rows and chunk.passed is None:
+                if not self.dispenser.give_back(reader):
+                    self.dispenser.nap()
+            else:
+                born_s = time.monotonic()
+                jumbo = placed(chunk, self._schema, self._rank, claim.part, claim.at)
+                probe.count(self.name, 0, len(jumbo))
+                frontier = self.dispenser.frontier_after(reader, len(jumbo))
+                self._send(jumbo, frontier, born_s)
+                self.dispenser.advance(reader, len(jumbo))
+        frontier = self.dispenser.finish(reader, part_over=over)
+        if not is_end(frontier):
+            self._send(None, frontier, 0.0)
+
+    def _end_if_over(self) -> None:
+        """The last word of a source, told once."""
+        with self._lock:
+            if self._ended or not self.dispenser.over:
+                return
+            self._ended = True
+        word = last_word(self._schema, self._rank, len(self._parts))
+        self._send(word, end(FIRST), 0.0)
+
+    def _send(self, jumbo: Jumbo | None, frontier: Root, born_s: float) -> None:
+        self._outlet.tell([jumbo], [frontier], born_s)
+
+
+def _quota(plan: SourcePlan) -> int:
+    """Jumbo tuples that may wait in front of the next region."""
+    if plan.in_flight_limit is None:
+        return QUOTA
+    return max(1, min(QUOTA, plan.in_flight_limit // plan.batch_rows))
