@@ -58,6 +58,10 @@ class Assembly:
         """The gates, upstream first."""
         return list(self._gates.values())
 
+    def region(self, name: str) -> RegionRun:
+        """The region of a name."""
+        return next(run for run in self.regions if run.region.name == name)
+
     def start(self, start: StartThread) -> None:
         """Start every thread, those that read last: nobody is missed."""
         for run in reversed(self.regions):

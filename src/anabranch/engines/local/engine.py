@@ -21,6 +21,7 @@ from anabranch.engines.local.places import Pins, places, require_places
 from anabranch.engines.local.pool import Pool
 from anabranch.engines.local.probe import Probe
 from anabranch.engines.local.profiler import PERIOD_S, Profiler
+from anabranch.engines.local.region import RegionRun
 from anabranch.engines.local.standstill import Standstill
 from anabranch.errors import EngineError
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
@@ -87,6 +88,10 @@ class LocalEngine:
         """The latency that a share of the tuples did not exceed."""
         return self._parts.latencies.percentile(share)
 
+    def region(self, name: str) -> RegionRun:
+        """One region at work, for those who look closely."""
+        return self._parts.region(name)
+
     def start(self, tell: Callable[[Event], None]) -> None:
         """Begin."""
         refuse_what_spark_does(self._flow, self._options)
@@ -133,6 +138,7 @@ class LocalEngine:
     # Threads
 
     def _start_thread(self, probe: Probe, work: Callable[[], None]) -> None:
+        probe.on = self._profile
         self._profiler.watch(probe)
         place = self._parts.place_of(probe)
         self._pool.run(lambda: self._run_thread(probe, place, work))
@@ -218,6 +224,8 @@ class LocalEngine:
             return
         self._ticked_s = now
         self._standstill.look(self._parts.working())
+        for sink in self._parts.sinks:
+            sink.remind()
         if self._profile:
             self._profiler.sample()
             if self._elapsed() - self._profiler.looked_s >= PERIOD_S:

@@ -183,6 +183,12 @@ class ElasticGate:
             self._trim()
             return number
 
+    def nudge(self) -> None:
+        """Put an empty entry behind what was released: it wakes a reader that has time to keep."""
+        with self._change:
+            self._log.append(Entry(self._end, self._holding.nothing(), self._released))
+            self._change.notify_all()
+
     def close(self) -> None:
         """Nobody waits any longer: who uses the gate ends."""
         with self._change:

@@ -32,6 +32,9 @@ class Holding(Protocol):
     def held(self) -> list[Piece]:
         """All that is here."""
 
+    def nothing(self) -> list[list[Piece]]:
+        """No piece on any port."""
+
 
 class InOrder:
     """Releases what all sources have passed."""
@@ -64,6 +67,10 @@ class InOrder:
     def held(self) -> list[Piece]:
         """All that waits."""
         return [piece for port in self._waiting for piece in port]
+
+    def nothing(self) -> list[list[Piece]]:
+        """No piece on any port."""
+        return [[] for _ in self._waiting]
 
     def _take(self, port: int, frontier: Root) -> list[Piece]:
         ready, rest = [], []
@@ -101,7 +108,7 @@ class AsTheyCome:
 
     def release(self) -> tuple[list[list[Piece]], Root]:
         """The next piece; small ones together."""
-        pieces: list[list[Piece]] = [[] for _ in range(self._ports)]
+        pieces = self.nothing()
         rows, frontier = 0, self._frontier
         while self._arrived:
             port, piece, promised = self._arrived[0]
@@ -116,6 +123,10 @@ class AsTheyCome:
     def held(self) -> list[Piece]:
         """All that waits."""
         return [piece for _, piece, _ in self._arrived]
+
+    def nothing(self) -> list[list[Piece]]:
+        """No piece on any port."""
+        return [[] for _ in range(self._ports)]
 
 
 def _parted(jumbo: Jumbo, frontier: Root) -> tuple[Jumbo | None, Jumbo | None]:

@@ -35,6 +35,7 @@ class Probe:
         self.rows: dict[str, list[int]] = {step: [0, 0] for step in steps}
         self.cpu: dict[str, float] = dict.fromkeys(steps, 0.0)
         self.ended = False
+        self.on = True  # whether steps are measured; source rows are always counted
         self._following = dict(pairwise(steps))
         self._since = 0.0
         self._clock: int | None = None

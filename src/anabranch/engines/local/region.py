@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence, Sized
+from contextlib import suppress
 from threading import Event, Lock
 
 from anabranch.engines.channel import Channel, reassign
@@ -123,7 +124,10 @@ class RegionRun:
         self, replica: int, entry: Entry, outputs: Sequence[Jumbo | None], reached: Sequence[Root]
     ) -> None:
         """Pass results on."""
-        self._outlet.send(replica, entry.number, outputs, reached, entry.born_s or 0.0)
+        born_s = entry.born_s
+        if born_s is None:  # what time alone sets off is born now
+            born_s = time.monotonic()
+        self._outlet.send(replica, entry.number, outputs, reached, born_s)
 
     def arrive(self, control: Control) -> None:
         """A replica has finished its epoch; the last one to do so begins the next."""
@@ -175,7 +179,8 @@ class RegionRun:
             for step, kernel in channel.kernels.items():
                 sized = [store for store in kernel.stores if isinstance(store, Sized)]
                 if sized:
-                    held[step] = held.get(step, 0) + sum(map(len, sized))
+                    with suppress(RuntimeError):  # a dict that its owner is just changing
+                        held[step] = held.get(step, 0) + sum(map(len, sized))
         return held
 
     def idle(self) -> bool:

@@ -106,7 +106,9 @@ class Replica:
     def _work(self, pipeline: int, load: Load) -> None:
         probe = self.probes[pipeline]
         probe.begin()
-        outputs, reached = self.channel.run(pipeline, load.inputs, load.frontier, probe.tap)
+        tap = probe.tap if probe.on else None
+        outputs, reached = self.channel.run(pipeline, load.inputs, load.frontier, tap)
+        probe.step = None
         if pipeline < len(self._belts):
             self._belts[pipeline].put(Load(load.entry, outputs[:1], reached[0]))
         else:

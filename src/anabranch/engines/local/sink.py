@@ -86,6 +86,11 @@ class SinkRun(RegionRun):
             self._unseen = []
         self._shown_s = time.monotonic()
 
+    def remind(self) -> None:
+        """Wake the sink's thread if rows have waited long enough and nothing else wakes it."""
+        if self._unseen and self._every_s and time.monotonic() - self._shown_s >= self._every_s:
+            self.gate.nudge()
+
     def let_go(self) -> None:
         """Close the sink; what was not made visible is gone."""
         self._sink.close()

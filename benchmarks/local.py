@@ -1,0 +1,147 @@
+"""The local engine against what it is made of, and against a peer.
+
+Word count beside the bare Arrow kernels on as many threads; an operator that is called for every
+tuple beside Bytewax; the band join beside a plain NumPy loop. Bytewax is not a dependency: the
+script makes an environment of its own for it, or uses the interpreter named by BYTEWAX_PYTHON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import venv
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from band_join_local import add_band_join
+from harness import Report, interleave, main, seconds
+from local_streams import (
+    WORDS_A_LINE,
+    Drop,
+    start,
+    word_count,
+    word_count_plan,
+    zipf_lines,
+    zipf_words,
+)
+
+import anabranch as ab
+from anabranch.flow import Flow
+from anabranch.io import memory
+from anabranch.operators.schedule import Schedule
+from anabranch.plan.plan import Plan
+
+BYTEWAX = "bytewax==0.21.1"
+THREADS = 2
+BATCH_ROWS = 32_768
+LINES, QUICK_LINES = 2_000_000, 500_000
+TUPLES, QUICK_TUPLES = 2_000_000, 400_000
+DISTINCT = 10_000
+KERNELS_BAR, BYTEWAX_BAR = 0.6, 2.0
+
+
+def measure(quick: bool) -> Report:
+    report = Report("local", "The local engine adds little to the kernels that it runs")
+    add_word_count(report, quick)
+    add_tuples(report, quick)
+    add_band_join(report, quick)
+    return report
+
+
+def add_word_count(report: Report, quick: bool) -> None:
+    lines = zipf_lines(QUICK_LINES if quick else LINES, DISTINCT)
+    words = lines.num_rows * WORDS_A_LINE
+    cases = {
+        "kernels": lambda: words / seconds(partial(run_kernels, lines)),
+        "ours": lambda: words / seconds(partial(run_word_count, lines)),
+    }
+    samples = interleave(cases, 3 if quick else 11)
+    report.add_sample("kernels_words_per_s", samples["kernels"])
+    report.add_sample("word_count_words_per_s", samples["ours"])
+    share = samples["ours"].median / samples["kernels"].median
+    report.add_bar("word_count_over_kernels", share, KERNELS_BAR)
+
+
+def run_kernels(lines: pa.RecordBatch) -> None:
+    """Split and count each batch, on two threads, and forget the counts."""
+    batches = iter([lines.slice(at, BATCH_ROWS) for at in range(0, lines.num_rows, BATCH_ROWS)])
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                batch = next(batches, None)
+            if batch is None:
+                return
+            pc.value_counts(pc.list_flatten(pc.split_pattern(batch["line"], " ")))
+
+    threads = [threading.Thread(target=work) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def run_word_count(lines: pa.RecordBatch) -> None:
+    flow = word_count(memory(lines), Drop())
+    start(flow, word_count_plan(flow, BATCH_ROWS)).wait()
+
+
+@ab.partitioned(key="word", out="word: string, n: int64", schedule=Schedule.exactly(1))
+def running_count(ctx):
+    """One call for every occurrence of a word."""
+    for _ in ctx.tuples():
+        ctx.state["n"] = ctx.state.get("n", 0) + 1
+        ctx.emit(n=ctx.state["n"])
+
+
+def add_tuples(report: Report, quick: bool) -> None:
+    tuples = QUICK_TUPLES if quick else TUPLES
+    words = pa.record_batch({"word": zipf_words(tuples, DISTINCT)})
+    with tempfile.TemporaryDirectory(prefix="bytewax-") as folder:
+        python = os.environ.get("BYTEWAX_PYTHON") or bytewax_python(Path(folder))
+        cases = {
+            "ours": lambda: tuples / seconds(partial(run_tuples, words)),
+            "bytewax": lambda: run_bytewax(python, tuples),
+        }
+        samples = interleave(cases, 2 if quick else 5)
+    report.add_sample("tuple_style_tuples_per_s", samples["ours"])
+    report.add_sample("bytewax_tuples_per_s", samples["bytewax"])
+    ratio = samples["ours"].median / samples["bytewax"].median
+    report.add_bar("tuple_style_over_bytewax", ratio, BYTEWAX_BAR)
+
+
+def run_tuples(words: pa.RecordBatch) -> None:
+    flow = Flow("running-count")
+    sink = Drop()
+    flow.source("words", memory(words)).apply("count", running_count).sink("out", sink)
+    start(flow, Plan.sequential(flow).with_source("words", batch_rows=BATCH_ROWS)).wait()
+    if sink.rows != words.num_rows:
+        raise AssertionError(f"{sink.rows} results for {words.num_rows} tuples")
+
+
+def bytewax_python(folder: Path) -> str:
+    """An interpreter with Bytewax."""
+    venv.create(folder, with_pip=True)
+    python = str(folder / "bin" / "python")
+    packages = [BYTEWAX, "numpy", "pyarrow"]
+    install = [python, "-m", "pip", "install", "--quiet", *packages]
+    subprocess.run(install, check=True, stdout=sys.stderr)
+    return python
+
+
+def run_bytewax(python: str, tuples: int) -> float:
+    script = Path(__file__).with_name("bytewax_count.py")
+    command = [python, str(script), "--words", str(tuples), "--distinct", str(DISTINCT)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(json.loads(done.stdout)["tuples_per_s"])
+
+
+if __name__ == "__main__":
+    main(measure)

@@ -1,0 +1,207 @@
+"""Plan changes on the local engine, under load, with a million keys.
+
+Replicas come and go, buckets move, pipelines are cut and joined, while jumbo tuples flow. Told are
+how long tuples stood still at each switch, what the second after a switch loses against other
+seconds, and how evenly replicas are loaded.
+"""
+
+from __future__ import annotations
+
+import bisect
+import statistics
+import threading
+import time
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+from harness import Report, Sample, main
+from local_streams import Drop, Endless, start
+
+import anabranch as ab
+from anabranch.engines.channel import Channel
+from anabranch.engines.local.engine import LocalEngine
+from anabranch.flow import Flow
+from anabranch.plan.plan import Plan
+
+KEYS = 1_000_000
+BATCH_ROWS = 8_192
+RAPID, RAPID_EVERY_S = 280, 0.25
+SPACED, SPACED_EVERY_S = 40, 3.0
+QUICK_RAPID, QUICK_SPACED = 40, 3
+SAMPLE_S = 0.02
+PAUSE_BAR_MS = 5.0
+IMBALANCE_BAR = 0.02
+PAPER_PAUSE_MS = 40.0
+
+
+class Services:
+    """How long each call of the counting region takes: the service time of a jumbo tuple."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._run = Channel.run
+
+    def __enter__(self) -> Services:
+        run, seconds = self._run, self.seconds
+
+        def timed(channel, pipeline, inputs, frontier, tap=None):
+            began = time.perf_counter()
+            result = run(channel, pipeline, inputs, frontier, tap)
+            if channel.region.name == "count":
+                seconds.append(time.perf_counter() - began)
+            return result
+
+        Channel.run = timed
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        Channel.run = self._run
+
+
+class Rate:
+    """Rows read, looked at every 20 ms by a thread of its own."""
+
+    def __init__(self, engine: LocalEngine) -> None:
+        self._engine, self._over = engine, threading.Event()
+        self._times: list[float] = []
+        self._rows: list[int] = []
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Rate:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def in_second_from(self, at: float) -> float:
+        first = bisect.bisect_left(self._times, at)
+        last = min(bisect.bisect_left(self._times, at + 1), len(self._times) - 1)
+        elapsed = self._times[last] - self._times[first]
+        return (self._rows[last] - self._rows[first]) / elapsed if elapsed else 0.0
+
+    def _watch(self) -> None:
+        while not self._over.wait(SAMPLE_S):
+            self._times.append(time.monotonic())
+            self._rows.append(self._engine.rows[0])
+
+
+def flow_of() -> Flow:
+    """Counts of a million keys, as changes."""
+    keys = np.random.default_rng(0).integers(0, KEYS, 4 * KEYS)
+    flow = Flow("reconfigure")
+    (
+        flow.source("keys", Endless(pa.record_batch({"key": keys})))
+        .aggregate("count", key="key", n=ab.count(), emit="changes")
+        .sink("out", Drop())
+    )
+    return flow
+
+
+def next_plan(plan: Plan, rng: Random) -> Plan:
+    """Other replicas or, now and then, other owners of a tenth of the buckets."""
+    now = plan.region("count")
+    if now.replicas > 1 and rng.random() < 0.25:
+        owners = list(now.bucket_map)
+        for bucket in rng.sample(range(len(owners)), len(owners) // 10):
+            owners[bucket] = rng.randrange(now.replicas)
+        return plan.with_bucket_map("count", tuple(owners))
+    return plan.with_replicas("count", rng.choice([n for n in (1, 2, 3, 4) if n != now.replicas]))
+
+
+def switch(engine: LocalEngine, rng: Random, timeout_s: float = 10.0) -> tuple[float, float]:
+    """One switch: when it was asked for, and how long until all was done."""
+    before = len(engine.reconfigurations())
+    asked = time.monotonic()
+    engine.apply(next_plan(engine.plan, rng))
+    while len(engine.reconfigurations()) == before:
+        if time.monotonic() - asked > timeout_s:
+            raise AssertionError("a switch did not happen")
+        time.sleep(0.0005)
+    return asked, time.monotonic() - asked
+
+
+def measure(quick: bool) -> Report:
+    report = Report("reconfigure", "A plan change holds tuples up for milliseconds")
+    rng = Random(0)
+    flow = flow_of()
+    plan = Plan.sequential(flow).with_replicas("count", 2)
+    with Services() as services:
+        engine = start(flow, plan.with_source("keys", batch_rows=BATCH_ROWS))
+        try:
+            warm_up(engine)
+            services.seconds.clear()
+            asked = [0.0]
+            took: list[float] = []
+            with Rate(engine) as rate:
+                for _ in range(QUICK_RAPID if quick else RAPID):
+                    took.append(switch(engine, rng)[1])
+                    time.sleep(RAPID_EVERY_S)
+                asked = []
+                for _ in range(QUICK_SPACED if quick else SPACED):
+                    asked.append(switch(engine, rng)[0])
+                    took.append(time.monotonic() - asked[-1])
+                    time.sleep(SPACED_EVERY_S)
+            pauses = [change.pause_ms for change in engine.reconfigurations()]
+            report.add_figure("imbalance_of_keys", imbalance(engine, flow))
+        finally:
+            engine.stop()
+    tell(report, pauses, took, services.seconds, rate, asked)
+    return report
+
+
+def warm_up(engine: LocalEngine) -> None:
+    """Until every key has come."""
+    until = time.monotonic() + 120
+    while engine.rows[0] < 12 * KEYS and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def imbalance(engine: LocalEngine, flow: Flow) -> float:
+    """Coefficient of variation of the tuples that each of four replicas gets in some seconds."""
+    before = len(engine.reconfigurations())
+    even = Plan.sequential(flow).with_replicas("count", 4)
+    engine.apply(even.with_source("keys", batch_rows=BATCH_ROWS))
+    while len(engine.reconfigurations()) == before:
+        time.sleep(0.01)
+    time.sleep(3.0)
+    counts = [replica.probes[0].rows["count"][0] for replica in engine.region("count").replicas]
+    return statistics.pstdev(counts) / statistics.mean(counts)
+
+
+def tell(
+    report: Report,
+    pauses: list[float],
+    took: list[float],
+    services: list[float],
+    rate: Rate,
+    asked: list[float],
+) -> None:
+    service_ms = statistics.mean(services) * 1000
+    p99 = statistics.quantiles(pauses, n=100)[98]
+    report.add_figure("switches", len(pauses))
+    report.add_sample("pause_ms", Sample.of(pauses))
+    report.add_figure("pause_p99_ms", p99)
+    report.add_figure("pause_worst_ms", max(pauses))
+    report.add_figure("jumbo_service_ms", service_ms)
+    report.add_figure("paper_pause_ms", PAPER_PAUSE_MS)
+    report.add_sample("asked_to_done_ms", Sample.of([each * 1000 for each in took]))
+    after = [rate.in_second_from(at) for at in asked]
+    rng = Random(1)
+    others = [rate.in_second_from(at + 1.2 + rng.random() * 0.6) for at in asked]
+    report.add_sample("rows_per_s_after_switch", Sample.of(after))
+    report.add_sample("rows_per_s_other_seconds", Sample.of(others))
+    report.add_figure(
+        "rate_after_switch_over_other", statistics.median(after) / statistics.median(others)
+    )
+    report.add_bar("pause_p99_ms", p99, PAUSE_BAR_MS + service_ms, at_least=False)
+    report.add_bar("switches", len(pauses), 300)
+    report.add_bar(
+        "imbalance_of_keys", report.figures["imbalance_of_keys"], IMBALANCE_BAR, at_least=False
+    )
+
+
+if __name__ == "__main__":
+    main(measure)
