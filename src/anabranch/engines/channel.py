@@ -6,7 +6,7 @@ scheduler) and in what carries jumbo tuples between channels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Sized
 from dataclasses import replace
 from pickle import PicklingError
 from typing import Any, TypeVar
@@ -92,6 +92,15 @@ class Channel:
         for name, parts in snapshot.items():
             for store, part in zip(self.kernels[name].stores, parts, strict=True):
                 store.restore(part, self.buckets)
+
+    def keys(self) -> dict[str, int]:
+        """By step that keeps state by key, how many keys this replica holds."""
+        found: dict[str, int] = {}
+        for name, kernel in self.kernels.items():
+            held = [getattr(store, "table", store) for store in kernel.stores]
+            if sizes := [len(store) for store in held if isinstance(store, Sized)]:
+                found[name] = sum(sizes)
+        return found
 
     def track(self) -> None:
         """Remember changes from now on; what is held counts as saved."""

@@ -127,7 +127,7 @@ def arm_worker(point: Point, driver: int, directory: Path) -> None:
 def arm_driver(point: Point) -> None:
     """In the driver: die right behind a step of the commit."""
     from anabranch.engines.checkpoint.checkpoint import Checkpoint
-    from anabranch.engines.spark.sinks import Sinks
+    from anabranch.engines.checkpoint.sinks import Sinks
     from anabranch.io.directory import DirectorySink
 
     kind, batch = point

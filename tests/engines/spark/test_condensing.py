@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from anabranch.apps import word_count
+from anabranch.engines.jumbo_ipc import from_ipc
 from anabranch.engines.spark import station as station_module
 from anabranch.engines.spark import task as task_module
 from anabranch.engines.spark import wire
@@ -35,7 +36,7 @@ class Counting(InProcess):
         sent = super()._task(batch, stage, task, rows)
         jumbos = [row for each in sent for row in wire.rows_of(each) if row.kind == wire.JUMBO]
         words = Counter(
-            word for row in jumbos for word in wire.from_ipc(row.payload).column("word").to_pylist()
+            word for row in jumbos for word in from_ipc(row.payload).column("word").to_pylist()
         )
         if words:
             self.sent.append(words)

@@ -30,13 +30,19 @@ class Assembly:
         flow: The application.
         plan: How it begins.
         limit: Read no more rows of each source than this.
+        keeps: Whether sinks keep rows for checkpoints.
         told_end: Called when a sink has seen the end.
     """
 
     def __init__(
-        self, flow: Flow, plan: Plan, limit: int | None, told_end: Callable[[], None]
+        self,
+        flow: Flow,
+        plan: Plan,
+        limit: int | None,
+        keeps: bool,
+        told_end: Callable[[], None],
     ) -> None:
-        self._flow, self._limit, self._told_end = flow, limit, told_end
+        self._flow, self._limit, self._keeps, self._told_end = flow, limit, keeps, told_end
         self._contexts = flow.contexts()
         self.latencies = Latencies()
         found = regions(flow)
@@ -70,7 +76,7 @@ class Assembly:
             source.start(start)
 
     def open_sinks(self) -> None:
-        """Open every sink for a fresh start."""
+        """Open every sink for a fresh start, without a checkpoint."""
         for sink in self.sinks:
             sink.open()
 
@@ -80,9 +86,9 @@ class Assembly:
             sink.commit()
 
     def close_sinks(self) -> None:
-        """Close every sink."""
-        for sink in self.sinks:
-            sink.let_go()
+        """Close every sink; what was not made visible is gone."""
+        for run in self.sinks:
+            run.sink.close()
 
     def close(self) -> None:
         """Let every thread end."""
@@ -91,16 +97,32 @@ class Assembly:
         for run in self.regions:
             run.close()
 
-    def drain(self, timeout_s: float) -> bool:
-        """Read no more and finish what is under way; whether that was possible in time."""
+    def read_no_more(self) -> None:
+        """Let the readers end; the streams do not end by that."""
         for source in self.sources:
             source.dispenser.stop()
+        self._hold_nobody_up(True)
+
+    def hold(self) -> None:
+        """Read nothing for a while."""
+        for source in self.sources:
+            source.dispenser.hold()
+        self._hold_nobody_up(True)
+
+    def go_on(self) -> None:
+        """Read again."""
+        self._hold_nobody_up(False)
+        for source in self.sources:
+            source.dispenser.go_on()
+
+    def settle(self, timeout_s: float, given_up: Callable[[], bool]) -> bool:
+        """Wait until all that is under way is finished; whether that came in time."""
         until = time.monotonic() + timeout_s
         # Upstream first: who has nothing to do and gets nothing any more stays so.
         checks = [s.idle for s in self.sources] + [run.idle for run in self.regions]
         for idle in checks:
             while not idle():
-                if time.monotonic() > until:
+                if time.monotonic() > until or given_up():
                     return False
                 time.sleep(POLL_S)
         return True
@@ -136,6 +158,10 @@ class Assembly:
                 return run.plan.placement[probe.replica]
         return None
 
+    def _hold_nobody_up(self, lenient: bool) -> None:
+        for gate in self.gates:
+            gate.hold_nobody_up(lenient)
+
     def _gate(self, region: Region) -> ElasticGate:
         ports = len(self._flow.graph.steps[region.steps[0]].inputs)
         ordered = needs_order(self._flow, region)
@@ -163,7 +189,14 @@ class Assembly:
         own, gate = plan.region(region.name), self._gates[region.name]
         if region.kind is RegionKind.SINK:
             return SinkRun(
-                self._flow, self._contexts, region, own, gate, self.latencies, self._told_end
+                self._flow,
+                self._contexts,
+                region,
+                own,
+                gate,
+                self.latencies,
+                self._keeps,
+                self._told_end,
             )
         outlet = self._outlet(region)
         outlet.announce(range(own.replicas), START)

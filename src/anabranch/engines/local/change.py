@@ -21,6 +21,7 @@ class Change:
     ) -> None:
         """Begin: every region whose plan is another one gets an epoch-switch tuple."""
         self.before, self.after = before, after
+        self.held_s = 0.0  # where everything rested for it
         self._switches: dict[str, Switch] = {}
         for run in parts.sources:
             if before.source(run.name) != after.source(run.name):
@@ -43,7 +44,7 @@ class Change:
     @property
     def pause_s(self) -> float:
         """How long tuples stood still: the longest that a region did."""
-        return max((switch.stood_s for switch in self._switches.values()), default=0.0)
+        return max([self.held_s, *(switch.stood_s for switch in self._switches.values())])
 
     def told(self, at_s: float, batch: int) -> Reconfiguration | None:
         """What to tell of it; nothing if nothing changed."""

@@ -27,6 +27,10 @@ FOREVER_S = 1e9
 MOST_PARTS = 256
 
 
+Offsets = dict[str, Any]
+"""How far a source was read, in values that JSON gives back as they were."""
+
+
 @dataclass
 class Claim:
     """Rows of one part that a reader reads now: from `at` to `stop`, or to the part's end."""
@@ -64,9 +68,11 @@ class Dispenser:
         self._owner: dict[int, int] = {}  # by open part that is not seekable, its reader
         self._claims: dict[int, Claim] = {}  # by reader
         self._active: list[int] = []  # readers, the oldest first
+        self._leaving: set[int] = set()
         self._hired = self._napping = 0
         self._given = 0
-        self._closed = self._stopped = False
+        self._given_before = 0  # by earlier runs
+        self._closed = self._stopped = self._held = False
 
     @property
     def rows(self) -> int:
@@ -92,9 +98,12 @@ class Dispenser:
             while True:
                 if self._closed:
                     raise Closed
+                if self._held:
+                    self._change.wait()
+                    continue
                 surplus = self._active.index(reader) >= self._plan.replicas
                 if self._stopped or surplus or (self._over() and not self._claims):
-                    self._dismiss(reader)
+                    self._leaving.add(reader)
                     return None
                 rows, now = self._due(), self._clock()
                 since = now if rows and since is None else since
@@ -104,6 +113,15 @@ class Dispenser:
                     if claim is not None:
                         return claim
                 self._change.wait(LINGER_S if self._paced() else None)
+
+    def leave(self, reader: int) -> None:
+        """A reader ends, having said all that it had to; its parts go to others."""
+        with self._change:
+            self._active.remove(reader)
+            self._leaving.discard(reader)
+            for part in [p for p, owner in self._owner.items() if owner == reader]:
+                del self._owner[part]
+            self._change.notify_all()
 
     def frontier_after(self, reader: int, rows: int) -> Root:
         """What the source could promise if the reader had delivered so many rows of its claim."""
@@ -161,12 +179,6 @@ class Dispenser:
             return self._over() and not self._claims
 
     @property
-    def deserted(self) -> bool:
-        """Whether all readers have ended."""
-        with self._change:
-            return not self._active
-
-    @property
     def expectant(self) -> bool:
         """Whether rows may come by themselves, with time."""
         return self._napping > 0 or (self._paced() and not self.over)
@@ -175,12 +187,44 @@ class Dispenser:
         """How many rows are known to wait; None when nobody can say."""
         due = self._source.due_rows(self._clock() - self._started)
         if due is not None:
-            return max(0, int(due) - self._given)
+            return max(0, self._given_before + int(due) - self._given)
         if len(self._parts) > MOST_PARTS:
             return None  # looking at each of them would take longer than it is worth
         known = [extent(self._source, part).rows for part in self._parts]
         rows = [each for each in known if each is not None]
         return None if len(rows) < len(known) else max(0, sum(rows) - self._given)
+
+    def hold(self) -> None:
+        """Give nothing out for a while."""
+        with self._change:
+            self._held = True
+
+    def go_on(self) -> None:
+        """Give rows out again."""
+        with self._change:
+            self._held = False
+            self._change.notify_all()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether all that was given out has been delivered, and nobody is about to say more."""
+        with self._change:
+            return not self._claims and not self._leaving
+
+    def offsets(self) -> Offsets:
+        """Where to read on, once all that was given out has been delivered."""
+        with self._change:
+            return {
+                "open": {str(part): row for part, row in self._next.items()},
+                "unopened": self._unopened,
+                "rows": self._given,
+            }
+
+    def restore(self, offsets: Offsets) -> None:
+        """Read on from there; a paced source has its pace from now on."""
+        self._next = {int(part): row for part, row in offsets["open"].items()}
+        self._unopened = offsets["unopened"]
+        self._given = self._given_before = offsets["rows"]
 
     def stop(self) -> None:
         """Give nothing out any more; the stream does not end by that."""
@@ -224,7 +268,7 @@ class Dispenser:
         elapsed = self._clock() - self._started
         due = self._source.due_rows(elapsed)
         if due is not None:
-            rows = min(rows, int(due) - self._given)
+            rows = min(rows, self._given_before + int(due) - self._given)
             if rows <= 0 and self._source.bounded:
                 # When nothing will ever be due any more, the end is still to be found.
                 rows = int(self._source.due_rows(elapsed + FOREVER_S) == due)
@@ -262,10 +306,3 @@ class Dispenser:
             self._owner[part] = reader
             return part
         return None
-
-    def _dismiss(self, reader: int) -> None:
-        """A reader ends; its parts go to others."""
-        self._active.remove(reader)
-        for part in [p for p, owner in self._owner.items() if owner == reader]:
-            del self._owner[part]
-        self._change.notify_all()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.engine import Options
 from anabranch.engines.local.assembly import Assembly
 from anabranch.engines.local.change import Change
@@ -22,6 +23,7 @@ from anabranch.engines.local.pool import Pool
 from anabranch.engines.local.probe import Probe
 from anabranch.engines.local.profiler import PERIOD_S, Profiler
 from anabranch.engines.local.region import RegionRun
+from anabranch.engines.local.saving import Saver, require_own
 from anabranch.engines.local.standstill import Standstill
 from anabranch.errors import EngineError
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
@@ -31,6 +33,8 @@ from anabranch.plan.starting import side_by_side
 
 TICK_S = 0.05
 DRAIN_S = 5.0
+SAVE_S = 1.0
+SETTLE_S = 30.0
 END_S = 10.0
 BATCH_ROWS = 16_384
 
@@ -51,14 +55,15 @@ class LocalEngine:
         self, flow: Flow, plan: Plan | None, options: Options, *, profile: bool = True
     ) -> None:
         self._flow, self._options, self._profile = flow, options, profile
-        cores = len(os.sched_getaffinity(0))
-        self._plan = plan or side_by_side(flow, cores, BATCH_ROWS)
+        self._given = plan
+        self._plan = plan or Plan.sequential(flow)
         self._places = places()
         self._news = threading.Condition()
         self._wish: Plan | None = None
         self._change: Change | None = None
         self._changes: list[Reconfiguration] = []
         self._stop_wish = self._ended = False
+        self._saver: Saver | None = None
         self._error: BaseException | None = None
         self._over = threading.Event()
         self._started_s = self._ended_s = self._ticked_s = 0.0
@@ -95,20 +100,31 @@ class LocalEngine:
     def start(self, tell: Callable[[Event], None]) -> None:
         """Begin."""
         refuse_what_spark_does(self._flow, self._options)
+        checkpoint = self._open_checkpoint()
         require_places(self._plan, self._places)
         self._tell = tell
-        self._parts = Assembly(self._flow, self._plan, self._options.rows, self._note_end)
+        self._parts = Assembly(
+            self._flow, self._plan, self._options.rows, checkpoint is not None, self._note_end
+        )
         self._profiler = Profiler(self._parts.regions, self._parts.sources, self._parts.latencies)
         self._standstill = Standstill(self._parts.gates)
         self._pool = Pool(self._flow.name)
         self._pins = Pins(self._places)
-        self._parts.open_sinks()
-        self._started_s = time.monotonic()
-        tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), -1))
+        version = -1
+        if checkpoint is None:
+            self._parts.open_sinks()
+        else:
+            self._saver = Saver(self._flow, self._parts, checkpoint)
+            self._saver.restore()
+            version = -1 if checkpoint.last is None else checkpoint.last.version
+            self._ended = checkpoint.last is not None and checkpoint.last.ended
+        self._started_s = self._saved_s = time.monotonic()
+        tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version))
         self._driver = threading.Thread(
             target=self._drive, name=f"{self._flow.name}-driver", daemon=True
         )
-        self._parts.start(self._start_thread)
+        if not self._ended:
+            self._parts.start(self._start_thread)
         self._driver.start()
 
     def apply(self, plan: Plan) -> None:
@@ -134,6 +150,19 @@ class LocalEngine:
         inside = threading.current_thread() is self._driver or self._pool.is_inside()
         if not inside:
             self.wait()
+
+    def _open_checkpoint(self) -> Checkpoint | None:
+        """The checkpoint, if one is wanted; settles the plan to begin with."""
+        last = checkpoint = None
+        if self._options.checkpoint is not None:
+            checkpoint = Checkpoint.open(self._options.checkpoint, self._flow)
+            require_own(checkpoint)
+            last = checkpoint.last
+        if self._given is None:
+            cores = len(os.sched_getaffinity(0))
+            known = None if last is None else Plan.from_json(last.plan)
+            self._plan = known or side_by_side(self._flow, cores, BATCH_ROWS)
+        return checkpoint
 
     # Threads
 
@@ -182,8 +211,8 @@ class LocalEngine:
         try:
             while not (self._ended or self._stop_wish or self._error):
                 self._turn()
-            if not self._error:
-                self._parts.drain(DRAIN_S)
+            if not self._error and self._pool.size:
+                self._come_to_rest()
         except BaseException as error:  # of a listener
             self._error = self._error or error
         self._finish()
@@ -194,16 +223,53 @@ class LocalEngine:
             self._news.wait_for(self._has_news, TICK_S)
         if self._change is not None and self._change.done:
             self._note_change(self._change)
-        if self._change is None and self._wish is not None:
-            with self._news:
-                wish, self._wish = self._wish, None
-            self._change = Change(self._parts, self._plan, wish, self._wake)
+        if self._saver is not None:
+            if self._wish is not None or time.monotonic() - self._saved_s >= SAVE_S:
+                self._save_and_change(self._saver)
+        elif self._change is None:
+            self._begin_change()
         self._tick()
 
+    def _begin_change(self) -> None:
+        with self._news:
+            wish, self._wish = self._wish, None
+        if wish is not None:
+            self._change = Change(self._parts, self._plan, wish, self._wake)
+
+    def _save_and_change(self, saver: Saver) -> None:
+        """Save a version; a plan that is wished for begins with the next one."""
+        began = time.perf_counter()
+        self._parts.hold()
+        try:
+            if not self._parts.settle(SETTLE_S, self._must_end):
+                return  # too much is under way: later
+            saver.save(self._plan, ended=False)
+            self._begin_change()
+            if self._change is not None:
+                with self._news:
+                    self._news.wait_for(lambda: self._must_end() or self._change_is_done())
+                if self._change_is_done():
+                    self._change.held_s = time.perf_counter() - began
+        finally:
+            self._saved_s = time.monotonic()
+            self._parts.go_on()
+
+    def _come_to_rest(self) -> None:
+        """Finish what is under way, and save it if it is to be saved."""
+        self._parts.read_no_more()
+        rested = self._parts.settle(DRAIN_S, lambda: self._error is not None)
+        if self._saver is not None and rested:
+            self._saver.save(self._plan, ended=self._ended)
+
+    def _must_end(self) -> bool:
+        return bool(self._stop_wish or self._error)
+
+    def _change_is_done(self) -> bool:
+        return self._change is not None and self._change.done
+
     def _has_news(self) -> bool:
-        done = self._change is not None and self._change.done
         wanted = self._change is None and self._wish is not None
-        return bool(self._ended or self._stop_wish or self._error or done or wanted)
+        return self._ended or self._must_end() or self._change_is_done() or wanted
 
     def _wake(self) -> None:
         with self._news:
@@ -247,9 +313,12 @@ class LocalEngine:
                     f"{len(stuck)} still at work",
                     "let the functions of this step return; its thread was left behind",
                 )
-            if self._error is None:
-                self._parts.commit_sinks()
-            self._parts.close_sinks()
+            if self._saver is not None:
+                self._saver.close()
+            else:
+                if self._error is None:
+                    self._parts.commit_sinks()
+                self._parts.close_sinks()
             self._ended_s = time.monotonic()
             if self._change is not None and self._change.done:
                 self._note_change(self._change)
@@ -269,7 +338,6 @@ class LocalEngine:
 def refuse_what_spark_does(flow: Flow, options: Options) -> None:
     """Name what this engine cannot do, before anything starts."""
     given = {
-        "checkpoint": options.checkpoint,
         "master": options.master,
         "session": options.session,
         "conf": options.conf or None,
@@ -278,7 +346,7 @@ def refuse_what_spark_does(flow: Flow, options: Options) -> None:
         if value is not None:
             raise EngineError(
                 flow.name,
-                "options that the local engine knows: plan, rows, listener",
+                "options that the local engine knows: plan, checkpoint, rows, listener",
                 f"{option}={value!r}",
                 f"leave {option} out, or run with engine='spark'",
             )

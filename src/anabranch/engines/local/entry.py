@@ -76,11 +76,12 @@ class Entry:
 
     def _merged(self) -> list[Jumbo | None]:
         if self._inputs is None:
-            self._inputs = [_merge([piece.jumbo for piece in port]) for port in self.pieces]
+            self._inputs = [merged([piece.jumbo for piece in port]) for port in self.pieces]
         return self._inputs
 
 
-def _merge(jumbos: list[Jumbo]) -> Jumbo | None:
+def merged(jumbos: list[Jumbo]) -> Jumbo | None:
+    """Jumbo tuples as one, in order; each of them is in order already."""
     if not jumbos:
         return None
     return jumbos[0] if len(jumbos) == 1 else Jumbo.concat(jumbos).in_order()

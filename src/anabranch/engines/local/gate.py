@@ -21,6 +21,7 @@ Deviations from the paper:
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
 from collections.abc import Iterable
 from threading import Condition
@@ -70,7 +71,7 @@ class ElasticGate:
         self._first = 0  # number of the log's first entry
         self._next: dict[object, int] = {}  # by reader, the number of the entry it reads next
         self._at_rest: set[object] = set()  # readers that wait for something to read
-        self._closed = False
+        self._closed = self._lenient = False
         self.moves = 0  # how often something was added or taken: a standstill shows by it
         self.held_up = 0  # sources that wait for others
 
@@ -120,6 +121,12 @@ class ElasticGate:
             if self._closed:
                 raise Closed
 
+    def hold_nobody_up(self, lenient: bool) -> None:
+        """While sources read nothing new, what they have read must come in, however far ahead."""
+        with self._change:
+            self._lenient = lenient
+            self._change.notify_all()
+
     def relax(self) -> None:
         """Let sources go further ahead: nobody could go on otherwise (see `standstill.py`)."""
         with self._change:
@@ -165,6 +172,18 @@ class ElasticGate:
                 self._next[reader] += 1
             self._trim()
             return entry
+
+    # Checkpoints
+
+    def leftover(self) -> list[Jumbo | None]:
+        """What waits on each port and is not ready, for a checkpoint; it stays."""
+        with self._change:
+            return self._holding.leftover()
+
+    def preload(self, port: int, jumbo: Jumbo) -> None:
+        """Put back what waited when a checkpoint was made."""
+        with self._change:
+            self._advance(Piece(None, jumbo, time.monotonic(), last=False), port)
 
     # Epochs
 
@@ -230,7 +249,7 @@ class ElasticGate:
         self._change.notify_all()
 
     def _must_wait(self, source: object) -> bool:
-        if self._held[source] < self._quotas.get(source, QUOTA):
+        if self._lenient or self._held[source] < self._quotas.get(source, QUOTA):
             return False
         others_are_behind = self._frontier < self._passed.get(source, self._frontier)
         return others_are_behind or bool(self._log) or self._holding.has_news(self._released)

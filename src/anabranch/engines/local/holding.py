@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from anabranch.engines.local.entry import Piece
+from anabranch.engines.local.entry import Piece, merged
 from anabranch.state.gate import last_cut, split
 from anabranch.state.positions import START, Jumbo, Root
 
@@ -34,6 +34,9 @@ class Holding(Protocol):
 
     def nothing(self) -> list[list[Piece]]:
         """No piece on any port."""
+
+    def leftover(self) -> list[Jumbo | None]:
+        """All that is here, by port."""
 
 
 class InOrder:
@@ -71,6 +74,10 @@ class InOrder:
     def nothing(self) -> list[list[Piece]]:
         """No piece on any port."""
         return [[] for _ in self._waiting]
+
+    def leftover(self) -> list[Jumbo | None]:
+        """All that waits, by port."""
+        return [merged([piece.jumbo for piece in port]) for port in self._waiting]
 
     def _take(self, port: int, frontier: Root) -> list[Piece]:
         ready, rest = [], []
@@ -127,6 +134,13 @@ class AsTheyCome:
     def nothing(self) -> list[list[Piece]]:
         """No piece on any port."""
         return [[] for _ in range(self._ports)]
+
+    def leftover(self) -> list[Jumbo | None]:
+        """All that waits, by port."""
+        pieces = self.nothing()
+        for port, piece, _ in self._arrived:
+            pieces[port].append(piece)
+        return [merged([piece.jumbo for piece in port]) for port in pieces]
 
 
 def _parted(jumbo: Jumbo, frontier: Root) -> tuple[Jumbo | None, Jumbo | None]:

@@ -13,9 +13,11 @@ behind it need not know. So a change of plan holds up the regions that it concer
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from threading import Event, Lock
+
+import pyarrow as pa
 
 from anabranch.engines.channel import Channel, reassign
 from anabranch.engines.local.entry import Control, Entry
@@ -91,6 +93,7 @@ class RegionRun:
         self._router = Router(region, plan)
         self._gone: dict[str, Counters] = {step: Counters() for step in region.steps}
         self._lock = Lock()
+        self._tracked = False
         self.gate.announce_readers(range(plan.replicas))
 
     def start(self, start: StartThread) -> None:
@@ -152,6 +155,9 @@ class RegionRun:
         kept, gone = old[: plan.replicas], old[plan.replicas :]
         new = kept + switch.fresh
         reassign(old, new, plan)
+        if self._tracked:
+            for channel in switch.fresh:
+                channel.track()  # a switch follows a save, so what they hold is saved
         self._count(gone)
         self._router, self._channels, self.plan = Router(self.region, plan), new, plan
         self._outlet.join(range(len(old), len(new)), like=0)
@@ -162,6 +168,29 @@ class RegionRun:
         for replica in self.replicas:
             replica.start(self._start)
         switch.finish()
+
+    # Checkpoints
+
+    @property
+    def channels(self) -> Sequence[Channel]:
+        """The replicas' kernels; nobody else must be using them."""
+        return self._channels
+
+    def input_schemas(self) -> list[pa.Schema]:
+        """The columns of each port."""
+        return [given.schema for given in self._contexts[self.region.steps[0]].inputs]
+
+    def track(self) -> None:
+        """Remember from now on what changes in state."""
+        self._tracked = True
+        for channel in self._channels:
+            channel.track()
+
+    def recall(self, counters: Mapping[str, Mapping[str, int]]) -> None:
+        """Go on counting where an earlier run stopped."""
+        for step, lost in self._gone.items():
+            known = counters.get(step, {})
+            lost.skipped, lost.late = known.get("skipped", 0), known.get("late", 0)
 
     # What others may see
 
@@ -176,11 +205,9 @@ class RegionRun:
         """How many keys each step holds, where it keeps state by key."""
         held: dict[str, int] = {}
         for channel in self._channels:
-            for step, kernel in channel.kernels.items():
-                sized = [store for store in kernel.stores if isinstance(store, Sized)]
-                if sized:
-                    with suppress(RuntimeError):  # a dict that its owner is just changing
-                        held[step] = held.get(step, 0) + sum(map(len, sized))
+            with suppress(RuntimeError):  # a dict that its owner is just changing
+                for step, keys in channel.keys().items():
+                    held[step] = held.get(step, 0) + keys
         return held
 
     def idle(self) -> bool:

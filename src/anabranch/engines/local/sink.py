@@ -1,7 +1,8 @@
 """A sink on a thread: writes what comes, makes it visible, and notes how old it was by then.
 
-Sinks of files get a new file with each commit, so they commit about once a second; the others show
-every jumbo tuple at once.
+Without a checkpoint, sinks of files commit about once a second, since every commit is a new file;
+the others show every jumbo tuple at once. With a checkpoint rows are kept until the next version is
+saved, and become visible with it (`saving.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class SinkRun(RegionRun):
     """The region of a sink: its only replica writes.
 
     Args:
-        told_end: Called when the end of the stream was written and is visible.
+        latencies: Where to note how long tuples took.
+        keeps: Whether rows are kept for the next checkpoint.
+        told_end: Called when the end of the stream was written.
     """
 
     def __init__(
@@ -42,23 +45,25 @@ class SinkRun(RegionRun):
         plan: RegionPlan,
         gate: ElasticGate,
         latencies: Latencies,
+        keeps: bool,
         told_end: Callable[[], None],
     ) -> None:
         super().__init__(flow, contexts, region, plan, gate, Outlet((), together=False))
-        self._sink: Any = flow.graph.steps[region.name].body.sink
-        self._schema: pa.Schema = contexts[region.name].inputs[0].schema
-        self._latencies, self._told_end = latencies, told_end
-        self._every_s = FILES_S if isinstance(self._sink, DirectorySink) else 0.0
+        self.sink: Any = flow.graph.steps[region.name].body.sink
+        self.schema: pa.Schema = contexts[region.name].inputs[0].schema
+        self._latencies, self._keeps, self._told_end = latencies, keeps, told_end
+        self._every_s = FILES_S if isinstance(self.sink, DirectorySink) else 0.0
         self._version = 0
         self._shown_s = time.monotonic()
         self._unseen: list[tuple[float, int]] = []  # when read, how many rows
+        self.kept: list[pa.RecordBatch] = []
         self.rows = 0
         self.ended = False
 
     def open(self) -> None:
-        """Begin afresh: what the sink may hold of earlier runs without a checkpoint is replaced."""
-        self._sink.open(self._schema, -1)
-        self._sink.commit(self._version)
+        """Begin afresh, without a checkpoint."""
+        self.sink.open(self.schema, -1)
+        self.sink.commit(self._version)
 
     def deliver(
         self, replica: int, entry: Entry, outputs: Sequence[Jumbo | None], reached: Sequence[Root]
@@ -66,11 +71,10 @@ class SinkRun(RegionRun):
         """Write; make it visible when it is time to, and at the end."""
         for jumbo in outputs:
             if jumbo is not None and len(jumbo):
-                self._sink.write(jumbo.batch)
-                self.rows += len(jumbo)
-                self._unseen.append((entry.born_s or time.monotonic(), len(jumbo)))
+                self._write(jumbo.batch, entry.born_s)
         over = is_end(reached[0])
-        if over or time.monotonic() - self._shown_s >= self._every_s:
+        due = time.monotonic() - self._shown_s >= self._every_s
+        if not self._keeps and (over or due):
             self.commit()
         if over and not self.ended:
             self.ended = True
@@ -80,17 +84,26 @@ class SinkRun(RegionRun):
         """Make visible what was written."""
         if self._unseen:
             self._version += 1
-            self._sink.commit(self._version)
-            now = time.monotonic()
-            self._latencies.note([((now - born_s) * 1000, rows) for born_s, rows in self._unseen])
-            self._unseen = []
-        self._shown_s = time.monotonic()
+            self.sink.commit(self._version)
+        self.note_shown()
+
+    def note_shown(self) -> None:
+        """All rows so far are visible."""
+        now = time.monotonic()
+        self._latencies.note([((now - born_s) * 1000, rows) for born_s, rows in self._unseen])
+        self._unseen, self.kept = [], []
+        self._shown_s = now
 
     def remind(self) -> None:
         """Wake the sink's thread if rows have waited long enough and nothing else wakes it."""
-        if self._unseen and self._every_s and time.monotonic() - self._shown_s >= self._every_s:
+        waited_s = time.monotonic() - self._shown_s
+        if self._unseen and not self._keeps and waited_s >= self._every_s > 0:
             self.gate.nudge()
 
-    def let_go(self) -> None:
-        """Close the sink; what was not made visible is gone."""
-        self._sink.close()
+    def _write(self, batch: pa.RecordBatch, born_s: float | None) -> None:
+        if self._keeps:
+            self.kept.append(batch)
+        else:
+            self.sink.write(batch)
+        self.rows += batch.num_rows
+        self._unseen.append((time.monotonic() if born_s is None else born_s, batch.num_rows))

@@ -9,11 +9,12 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
-from anabranch.engines.local.dispenser import Claim, Dispenser
+from anabranch.engines.local.dispenser import Claim, Dispenser, Offsets
 from anabranch.engines.local.gate import QUOTA
 from anabranch.engines.local.outlet import TOGETHER, Outlet
 from anabranch.engines.local.probe import Probe
 from anabranch.io.reader import last_word, placed
+from anabranch.io.stamped import StampedSource
 from anabranch.operators.schemas import without_dictionaries
 from anabranch.plan.plan import SourcePlan
 from anabranch.state.positions import FIRST, START, Jumbo, Root, end, is_end
@@ -76,8 +77,23 @@ class SourceRun:
         self.dispenser.close()
 
     def idle(self) -> bool:
-        """Whether no reader is left."""
-        return self.dispenser.deserted
+        """Whether nothing is under way from it."""
+        return self.dispenser.at_rest
+
+    def offsets(self) -> Offsets:
+        """Where to read on, for a checkpoint."""
+        offsets = self.dispenser.offsets()
+        if isinstance(self._source, StampedSource):
+            stamps = [run[2] for runs in self._source.record.values() for run in runs]
+            offsets["stamp"] = max(stamps, default=None)
+        return offsets
+
+    def restore(self, offsets: Offsets) -> None:
+        """Read on from there."""
+        self.dispenser.restore(offsets)
+        if isinstance(self._source, StampedSource) and offsets.get("stamp") is not None:
+            # No row gets a stamp before the last one given: that is all there is to recall.
+            self._source = self._source.recalling({self._parts[0]: [(0, 0, offsets["stamp"])]})
 
     def _read(self, reader: int, probe: Probe) -> None:
         # The readers of one part must not share open files; one that stamps rows has one reader.
@@ -85,6 +101,7 @@ class SourceRun:
         while (claim := self.dispenser.claim(reader)) is not None:
             self._read_claim(source, reader, claim, probe)
         self._end_if_over()
+        self.dispenser.leave(reader)
 
     def _read_claim(self, source: Any, reader: int, claim: Claim, probe: Probe) -> None:
         over = False

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.checkpoint.manifest import BatchLog, Manifest
+from anabranch.engines.checkpoint.parts import require_same_parts
+from anabranch.engines.checkpoint.sinks import Sinks
 from anabranch.engines.spark.commit import next_manifest
 from anabranch.engines.spark.intake import Intake, Share, shares_from_json, shares_to_json
 from anabranch.engines.spark.keeper import sweep
 from anabranch.engines.spark.layout import Layout
-from anabranch.engines.spark.parts import require_same_parts
 from anabranch.engines.spark.program import Batch, Outcome, Program, RegionState
-from anabranch.engines.spark.sinks import Sinks
 from anabranch.errors import StateError
 from anabranch.plan.plan import Plan
 
@@ -68,7 +68,8 @@ class Batches:
         self._program, self._checkpoint, self._sinks = program, checkpoint, sinks
         self.intake = Intake(program, limit_rows)
         last = checkpoint.last
-        require_same_parts(checkpoint.storage, program, ended=last is not None and last.ended)
+        sources = {name: program.body(name).source for name in program.ranks}
+        require_same_parts(checkpoint.storage, sources, ended=last is not None and last.ended)
         if last is not None:
             self.intake.restore(last.offsets)
         # Opening sinks removes what came after: nothing may have come since we looked.

@@ -8,9 +8,9 @@ from typing import Any
 from anabranch.engines.checkpoint import bucket_ranges
 from anabranch.engines.checkpoint.chain import StateFile, chain
 from anabranch.engines.checkpoint.manifest import Manifest
+from anabranch.engines.checkpoint.sinks import Sinks
 from anabranch.engines.spark.intake import Intake
 from anabranch.engines.spark.program import Batch, Outcome
-from anabranch.engines.spark.sinks import Sinks
 
 
 def next_manifest(

@@ -29,7 +29,7 @@ from anabranch.engines.spark.keeper import remove_lot
 from anabranch.engines.spark.observe import observation_of, percentile, reconfiguration_of
 from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, tune, use
-from anabranch.engines.spark.sinks import Sinks
+from anabranch.engines.spark.sinks import SparkSinks
 from anabranch.errors import AnabranchError, EngineError, StateError
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
@@ -121,7 +121,7 @@ class SparkEngine:
             cores = self._spark.sparkContext.defaultParallelism
             known = None if last is None else Plan.from_json(last.plan)
             self._plan = self._wish = known or side_by_side(self._flow, cores)
-        self._sinks = Sinks(self._program, checkpoint.storage, self._spark)
+        self._sinks = SparkSinks(self._program, checkpoint.storage, self._spark)
         self._batches = Batches(self._program, checkpoint, self._sinks, options.rows)
         self._broadcast: Broadcast[bytes] = self._spark.sparkContext.broadcast(packed)
         self._started = time.monotonic()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.engines.spark.program import Program
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, StateError
 from anabranch.io.slices import Cursor, Slice, take
 from anabranch.io.source import extent, is_pushed
 from anabranch.io.stamped import Record, StampedSource
@@ -142,7 +142,15 @@ class Intake:
 
     def restore(self, offsets: dict[str, Any]) -> None:
         """Go on from a manifest."""
-        for name, (part, row, rows, over, stamp) in offsets.items():
+        for name, told in offsets.items():
+            if isinstance(told, dict):
+                raise StateError(
+                    name,
+                    "a checkpoint that the Spark engine has written",
+                    "one of the local engine",
+                    "go on with engine='local', or start afresh in a new checkpoint directory",
+                )
+            part, row, rows, over, stamp = told
             self._progress[name] = Progress(Cursor(part, row), rows, over, stamp)
             self._read_before[name] = rows
 

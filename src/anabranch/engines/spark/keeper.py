@@ -7,7 +7,6 @@ one file per replica, under a name that no other attempt uses; the state itself 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection
 from contextlib import suppress
@@ -16,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from anabranch.engines.channel import Channel
 from anabranch.engines.checkpoint import bucket_ranges
@@ -28,7 +26,7 @@ from anabranch.engines.checkpoint.state_files import (
     version_of,
     write_state,
 )
-from anabranch.engines.spark import wire
+from anabranch.engines.jumbo_ipc import from_bytes, to_bytes
 from anabranch.engines.spark.meter import Meter
 from anabranch.engines.spark.program import Batch, Program, RegionState
 from anabranch.engines.spark.station import StationRun
@@ -157,7 +155,7 @@ class Keeper:
             for (step, number), payload in sections.items():
                 if step == WAITING:
                     schema = self._program.contexts[run.region.steps[0]].inputs[number].schema
-                    waited[number] = _unpacked(payload, schema)
+                    waited[number] = from_bytes(payload, schema)
                 else:
                     state.setdefault(step, {})[number] = payload
             _load(channel, state, buckets, file.whole)
@@ -176,7 +174,7 @@ class Keeper:
         }
         if any(j is not None for j in waiting) or channel.region.name in self._waited:
             for port, jumbo in enumerate(waiting):
-                sections[WAITING, port] = b"" if jumbo is None else _packed(jumbo)
+                sections[WAITING, port] = to_bytes(jumbo)
         return sections
 
     def _park(self, name: str, channel: Channel, waiting: Waiting) -> None:
@@ -281,18 +279,3 @@ def _merge(
 def _within(region: Region, jumbo: Jumbo, buckets: Collection[int]) -> npt.NDArray[np.bool_]:
     keys = [jumbo.batch.column(n) for n in region.key]
     return np.isin(bucket_of(hash_columns(keys), region.buckets), list(buckets))
-
-
-def _packed(jumbo: Jumbo) -> bytes:
-    header, payload = wire.pack(jumbo)
-    text = json.dumps(header).encode()
-    content: bytes = payload.to_pybytes()
-    return len(text).to_bytes(4, "little") + text + content
-
-
-def _unpacked(data: bytes, schema: pa.Schema) -> Jumbo | None:
-    if not data:
-        return None
-    size = int.from_bytes(data[:4], "little")
-    header = json.loads(data[4 : 4 + size])
-    return wire.unpack(header, pa.py_buffer(data[4 + size :]), schema)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.engines.jumbo_ipc import pack
 from anabranch.engines.spark import wire
 from anabranch.engines.spark.layout import Layout, Link
 from anabranch.engines.spark.wire import Row
@@ -53,7 +54,7 @@ class Outbox:
             piece = jumbo.slice(number * rows, min((number + 1) * rows, len(jumbo)))
             if number == 0 and jumbo.marks:
                 piece = Jumbo(piece.batch, piece.positions, jumbo.marks)
-            header, payload = wire.pack(piece)
+            header, payload = pack(piece)
             self._to(link, replica, wire.JUMBO, header, payload)
 
     def frontier(self, link: Link, producer: int, frontier: Root) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 from pyspark import Broadcast, TaskContext
 
+from anabranch.engines.jumbo_ipc import unpack
 from anabranch.engines.spark import wire
 from anabranch.engines.spark.dataframes import frontier_after, joined, read_rows
 from anabranch.engines.spark.keeper import Keeper
@@ -190,7 +191,7 @@ class TaskRun:
     def _unpacked(self, run: StationRun, link: Link, row: wire.Row) -> Jumbo:
         step = run.region.steps[0]
         schema = self._program.contexts[step].inputs[link.in_port].schema
-        return wire.unpack(row.header, row.payload, schema)
+        return unpack(row.header, row.payload, schema)
 
     # Output
 
@@ -224,13 +225,11 @@ class TaskRun:
             return
         timers = [kernel.next_timer() for kernel in station.channel.kernels.values()]
         due = [timer for timer in timers if timer is not None]
+        report["keys"] |= station.channel.keys()
         report["timers"][station.region.name] = min(due, default=None)
         for step, kernel in station.channel.kernels.items():
             counted = kernel.context.counters
             report["counters"][step] = {"skipped": counted.skipped, "late": counted.late}
-            held = [getattr(store, "table", store) for store in kernel.stores]
-            if keys := [len(store) for store in held if isinstance(store, Sized)]:
-                report["keys"][step] = sum(keys)
 
     def _about(self) -> dict[str, Any]:
         return {

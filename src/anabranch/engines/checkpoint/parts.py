@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from anabranch.engines.checkpoint.sealed import seal, unseal
 from anabranch.engines.checkpoint.storage import Storage
-from anabranch.engines.spark.program import Program
 from anabranch.errors import StateError
 
 PARTS = "sources.json"
 
 
-def require_same_parts(storage: Storage, program: Program, *, ended: bool) -> None:
+def require_same_parts(storage: Storage, sources: Mapping[str, Any], *, ended: bool) -> None:
     """Refuse to go on when parts went away, changed places or came in between; remember new ones.
 
     Parts that come behind those of the run before are read as the stream goes on, unless it has
     ended: what it had to say at its end was said.
     """
-    now = {name: list(program.body(name).source.parts()) for name in program.ranks}
+    now = {name: list(source.parts()) for name, source in sources.items()}
     data = storage.read(PARTS)
     before = now if data is None else unseal(data, storage.named(PARTS))
     for name, parts in now.items():

@@ -1,0 +1,148 @@
+"""The law with checkpoints: whatever is lost in a crash, the sinks end as if nothing had been."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+from shutil import rmtree
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+
+from anabranch.engines.engine import Options
+from anabranch.engines.local import engine as local_engine
+from anabranch.engines.local.engine import LocalEngine
+from anabranch.events import Observed
+from anabranch.flow import Flow
+from anabranch.graph import Role
+from anabranch.io import collect
+from anabranch.operators.base import Counters
+from anabranch.plan.plan import Plan
+from anabranch.testing.compare import difference
+from anabranch.testing.result import RunResult
+from anabranch.testing.sequential import run_sequential
+from tests.law.flows import Case, cases
+
+SOAKING = "ANABRANCH_SOAK" in os.environ
+CASES = int(os.environ.get("ANABRANCH_SOAK", "800")) // 10
+DEADLINE_S = 60.0
+MOST_STARTS = 40
+
+
+class Crash(Exception):
+    """All is lost but what was saved."""
+
+
+class Brittle:
+    """A source that crashes the run now and then, and wishes for another plan."""
+
+    def __init__(self, source: Any, rng: Random, crash_share: float, wish: Any) -> None:
+        self._source, self._rng, self._share, self._wish = source, rng, crash_share, wish
+
+    def __copy__(self) -> Brittle:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def read(self, part: str, start: int, rows: int) -> Any:
+        if self._rng.random() < self._share:
+            raise Crash
+        if self._rng.random() < 0.3:
+            self._wish()
+        return self._source.read(part, start, rows)
+
+
+class Wishes:
+    """Asks an engine for one of several plans."""
+
+    def __init__(self, plans: list[Plan], rng: Random) -> None:
+        self._plans, self._rng = plans, rng
+        self.engine: LocalEngine | None = None
+
+    def __call__(self) -> None:
+        if self.engine is not None:
+            self.engine.apply(self._rng.choice(self._plans))
+
+
+def run_with_crashes(
+    flow: Flow, plans: list[Plan], seed_: int, directory: Path, crash_share: float = 0.15
+) -> tuple[RunResult, int]:
+    """Start again and again until the end; gives the result and how often it crashed."""
+    rng = Random(seed_)
+    sinks = {name: collect() for name in flow.names(Role.SINK)}
+    counted = {name: Counters() for name in flow.names(Role.OPERATOR)}
+    rows = rng.choice((1, 2, 5))
+    small = [_small(plan, rows) for plan in plans]
+
+    def hear(event: Any) -> None:
+        if isinstance(event, Observed):
+            for step in event.observation.steps:
+                if step.step in counted:
+                    counted[step.step] = Counters(step.skipped, step.late)
+
+    for start in range(MOST_STARTS):
+        share = crash_share if start < MOST_STARTS // 2 else 0.0
+        wishes = Wishes(small, rng)
+        sources = {
+            name: Brittle(flow.graph.steps[name].body.source, rng, share, wishes)
+            for name in flow.names(Role.SOURCE)
+        }
+        engine = LocalEngine(
+            flow.reading(sources).writing(sinks),
+            rng.choice(small),
+            Options(checkpoint=directory),
+        )
+        wishes.engine = engine
+        engine.start(hear)
+        try:
+            assert engine.wait(DEADLINE_S), "the run did not end"
+            return RunResult({n: sink.table() for n, sink in sinks.items()}, counted), start
+        except Crash:
+            continue
+    raise AssertionError("it never ended")
+
+
+def _small(plan: Plan, rows: int) -> Plan:
+    for source in plan.sources:
+        plan = plan.with_source(source.source, batch_rows=rows)
+    return plan
+
+
+def holds(case: Case, directory: Path) -> None:
+    rmtree(directory, ignore_errors=True)
+    expected = run_sequential(case.flow)
+    got, crashes = run_with_crashes(case.flow, [case.plan, *case.changes], case.seed, directory)
+    found = difference(case.flow, expected, got)
+    assert found is None, f"{case}\nafter {crashes} crashes\n{found}"
+
+
+@pytest.fixture
+def saving_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_engine, "SAVE_S", 0.0)
+    monkeypatch.setattr(local_engine, "TICK_S", 0.001)
+
+
+@pytest.mark.timeout(0)
+@pytest.mark.usefixtures("saving_all_the_time")
+@pytest.mark.parametrize("shard", range(2))
+def test_crashes_do_not_show(shard: int, tmp_path: Path) -> None:
+    law(None if SOAKING else shard, CASES // 2, tmp_path / "checkpoint")()
+
+
+def law(number: int | None, examples: int, directory: Path) -> Any:
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=False,
+        database=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=cases())
+    def property_(case: Case) -> None:
+        holds(case, directory)
+
+    return property_ if number is None else seed(number)(property_)
