@@ -19,10 +19,11 @@ from anabranch.operators.aggregates import count, first, last, max, mean, min, s
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.keyed import keyed
 from anabranch.operators.parse import parse_csv, parse_json
+from anabranch.operators.scale_join_bands import band
 from anabranch.operators.schedule import Schedule
 from anabranch.operators.schemas import schema
 from anabranch.operators.shapes import expand, filter, map
-from anabranch.operators.shared import shared
+from anabranch.operators.shared import buckets_of, shared
 from anabranch.operators.tuples import TupleOperator, partitioned, stateful, stateless
 from anabranch.operators.windows import count_window, session, sliding, tumbling
 from anabranch.plan.plan import Plan
@@ -56,6 +57,8 @@ __all__ = [
     "StateKind",
     "Stream",
     "TupleOperator",
+    "band",
+    "buckets_of",
     "call",
     "check",
     "collect",

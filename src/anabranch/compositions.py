@@ -23,6 +23,8 @@ from anabranch.operators.deduplicate import deduplicate
 from anabranch.operators.join import join
 from anabranch.operators.lookup import lookup
 from anabranch.operators.reduce import reduce
+from anabranch.operators.scale_join import DEFAULT_BUCKETS, scale_join
+from anabranch.operators.scale_join_pairs import Condition
 from anabranch.operators.schemas import SchemaLike
 from anabranch.operators.timed import Timed
 from anabranch.operators.top_n import top_n
@@ -145,6 +147,23 @@ class Compositions:
     ) -> Self:
         """Pairs of tuples with equal keys whose times are at most `within` apart."""
         return self._applied(name, lambda: join(key, within, suffixes=suffixes), other)
+
+    def join_where(
+        self,
+        name: str,
+        other: Self,
+        *,
+        within: int | timedelta,
+        where: Condition | Sequence[Condition],
+        buckets: int = DEFAULT_BUCKETS,
+        suffixes: tuple[str, str] = ("", "_right"),
+    ) -> Self:
+        """Pairs of tuples on any predicate whose times are at most `within` apart.
+
+        `where` is `ab.band(left, right, within)`, a function from (left, right) candidates to a
+        mask, or several of those, which must all hold.
+        """
+        return self._applied(name, lambda: scale_join(within, where, buckets, suffixes), other)
 
     def barrier(self, name: str, *others: Self, key: Key | None = None) -> Self:
         """One tuple from each stream, as soon as each has one."""

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from anabranch.flow import Stream
 from anabranch.io import collect
 from anabranch.operators.aggregates import count, first, last, max, mean, min, sum
+from anabranch.operators.scale_join_bands import band
 from anabranch.operators.windows import count_window, session, sliding, tumbling
 from tests.law.operators import BIG, COLUMNS
 
@@ -101,6 +103,18 @@ def _join(name: str, left: Stream, right: Stream) -> Stream:
     return _back(name, made, "k", "s", "v", "v_right")
 
 
+def _join_where(where: Any) -> Any:
+    def step(name: str, left: Stream, right: Stream) -> Stream:
+        made = left.join_where(name, right, within=3, where=where, buckets=6)
+        return _back(name, made, "k", "s_right", "v", "v_right", "k_right")
+
+    return step
+
+
+def _lower_key(left: Any, right: Any) -> Any:
+    return pc.less(left["k"], right["k"])
+
+
 def _barrier(name: str, left: Stream, right: Stream) -> Stream:
     made = left.barrier(name, right, key="k")
     return _back(name, made, made.schema.names[0], made.schema.names[1], "v", "v_2")
@@ -128,4 +142,8 @@ TIMED_BUILTINS: dict[str, Step] = {
     "deduplicate-within": lambda n, s: s.deduplicate(n, key="k", within=4),
 }
 PAIR_BUILTINS: dict[str, Any] = {"barrier": _barrier}
-TIMED_PAIR_BUILTINS: dict[str, Any] = {"join": _join}
+TIMED_PAIR_BUILTINS: dict[str, Any] = {
+    "join": _join,
+    "join-band": _join_where((band("v", "v", 9), band("k", "k", 2))),
+    "join-function": _join_where(_lower_key),
+}

@@ -46,6 +46,7 @@ ONE_PORT: dict[str, Step] = {
     "columnar": lambda n, s: s.apply(n, ops.columnar),
     "numbered": lambda n, s: s.apply(n, ops.numbered),
     "dealt": lambda n, s: s.apply(n, ops.dealt),
+    "concerned": lambda n, s: s.apply(n, ops.concerned),
     "skipping": lambda n, s: s.apply(n, ops.fragile("skip")),
     **ONE_PORT_BUILTINS,
 }

@@ -15,7 +15,7 @@ from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.keyed import keyed
 from anabranch.operators.schedule import Schedule
 from anabranch.operators.shapes import expand, flat_map, map
-from anabranch.operators.shared import shared
+from anabranch.operators.shared import buckets_of, shared
 from anabranch.operators.tuples import FunctionOperator, partitioned, stateful, stateless
 
 COLUMNS = "k: int64, s: string, v: int64"
@@ -182,6 +182,33 @@ def dealt(batch: pa.RecordBatch, bucket: Any) -> tuple[dict[str, Any], list[int]
         "s": [rows[i]["s"] for i in kept],
         "v": [_mix(first + i, bucket.index) for i in kept],
     }, kept
+
+
+def _concerns(batch: pa.RecordBatch, buckets: int) -> tuple[Any, Any]:
+    """None, one or two buckets: that of `s` if v is not a multiple of 4, that of v if it is odd."""
+    rows = np.arange(batch.num_rows)
+    v = batch["v"].to_numpy(zero_copy_only=False)
+    by_text, by_value = v % 4 > 0, v % 2 > 0
+    texts = buckets_of(batch["s"], buckets)
+    return (
+        np.r_[rows[by_text], rows[by_value]],
+        np.r_[texts[by_text], v[by_value] % buckets],
+    )
+
+
+@shared(out=COLUMNS, buckets=6, filter=_concerns)
+def concerned(batch: pa.RecordBatch, bucket: Any) -> tuple[dict[str, Any], list[int]]:
+    """A running hash per bucket, of what concerns it; each tuple is told once or twice."""
+    made: dict[str, list[Any]] = {"k": [], "s": [], "v": []}
+    parents = []
+    for number, row in enumerate(batch.to_pylist()):
+        bucket.state["hash"] = _mix(bucket.state.get("hash", bucket.index), row["v"])
+        for turn in range(1 + row["v"] % 2):
+            made["k"].append(row["k"])
+            made["s"].append(row["s"])
+            made["v"].append(_mix(bucket.state["hash"], turn))
+            parents.append(number)
+    return made, parents
 
 
 def fragile(on_error: str) -> FunctionOperator:

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from anabranch.apps import word_count
+from anabranch.apps import band_join, hashtag_sequences, word_count
 from anabranch.errors import UnknownNameError
 
-APPS: dict[str, ModuleType] = {"word-count": word_count}
+APPS: dict[str, ModuleType] = {
+    "word-count": word_count,
+    "band-join": band_join,
+    "hashtag-sequences": hashtag_sequences,
+}
 
 
 def app(name: str) -> ModuleType:
@@ -25,7 +29,7 @@ def app(name: str) -> ModuleType:
     if name not in APPS:
         raise UnknownNameError(
             name,
-            f"an application among {sorted(APPS)}",
+            f"an application among {list(APPS)}",
             repr(name),
             "see `anabranch apps`, or give your own flow as module:flow",
         )

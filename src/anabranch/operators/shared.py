@@ -1,13 +1,17 @@
 """Shared operators: buckets that all see every tuple (STRETCH's virtual shared-nothing).
 
-State is split into buckets as in a partitioned operator, but no key says which bucket a tuple
-belongs to: each bucket is shown all tuples and decides by itself. A replica owns some buckets and
-every replica gets all tuples. Outputs stand in the order (input position, bucket).
+State is split into buckets as in a partitioned operator, but no key says which one bucket a tuple
+belongs to. Every replica gets all tuples and shows them to the buckets it owns: each tuple to every
+bucket, or to those that the author's `filter` names, which may be several or none (STRETCH §4.2).
+Outputs stand in the order (input position, bucket, emission index).
+
+Deviation: STRETCH asks the filter tuple by tuple and of the buckets of one thread; here it is asked
+once per jumbo tuple and of all buckets, so that it cannot know who owns what.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +20,10 @@ import pyarrow as pa
 
 from anabranch.errors import BuildError, OperatorError
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, failure
+from anabranch.operators.base import Kernel, KernelContext, OnError, Operator, Outputs, on_error_of
 from anabranch.operators.schemas import SchemaLike, schema, to_batch
 from anabranch.operators.shapes import to_parents
+from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.positions import Ints, Jumbo, Positions, Root, emission_index
 from anabranch.state.store import ObjectStore
 
@@ -35,6 +40,8 @@ class Bucket:
 
 
 SharedFunction = Callable[[pa.RecordBatch, Bucket], Any]
+Concerns = Callable[[pa.RecordBatch, int], Any]
+"""From a batch and the number of buckets to (rows, buckets): pairs of what concerns whom."""
 
 
 class Shared(Operator):
@@ -42,14 +49,28 @@ class Shared(Operator):
 
     state = StateKind.SHARED
 
-    def __init__(self, function: SharedFunction, out: SchemaLike, buckets: int) -> None:
+    def __init__(
+        self,
+        function: SharedFunction,
+        out: SchemaLike,
+        buckets: int,
+        filter: Concerns | None = None,
+        on_error: OnError | str = OnError.FAIL,
+    ) -> None:
         """Describe; nothing runs."""
-        self.function = function
+        self.function, self.filter = function, filter
         self.__name__ = getattr(function, "__name__", "shared")
         self.__doc__ = function.__doc__
         self.out = schema(out, self.__name__)
         if buckets < 1:
             raise BuildError(self.__name__, "at least one bucket", str(buckets), "give buckets ≥ 1")
+        if on_error_of(self.__name__, on_error) is not OnError.FAIL:
+            raise BuildError(
+                self.__name__,
+                "on_error='fail'",
+                repr(on_error),
+                "part off bad tuples before this step: its buckets may have changed when it raises",
+            )
         self.own_buckets = buckets
 
     def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
@@ -66,30 +87,73 @@ class Shared(Operator):
 
 
 class SharedKernel(Kernel):
-    """Shows every batch to every bucket this replica owns."""
+    """Shows every batch to the buckets of this replica that it concerns."""
 
     def __init__(self, context: KernelContext, operator: Shared) -> None:
         """A running copy without state."""
         super().__init__(context)
         self._operator = operator
+        self._count = operator.own_buckets or 1
         self._store = ObjectStore()
         self.stores = (self._store,)
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """One call per bucket and jumbo tuple."""
         jumbo = inputs[0]
-        if jumbo is None or not len(jumbo):
+        if jumbo is None or not len(jumbo) or not self.context.owned:
             return [None]
         made: list[Jumbo] = []
-        for number in self.context.owned:
-            count = self._operator.own_buckets or 1
-            bucket = Bucket(number, count, self._store.bucket(number))
+        for number, shown in self._shown(jumbo):
+            bucket = Bucket(number, self._count, self._store.bucket(number))
             before = list(bucket.state)
-            self._run(jumbo, bucket, made)
+            self._run(shown, bucket, made)
             # The function had the whole bucket in its hands and may have changed any value.
             for key in (*before, *bucket.state):
                 self._store.touch(number, key)
         return [Jumbo.concat(made).in_order() if made else None]
+
+    def _shown(self, jumbo: Jumbo) -> Iterator[tuple[int, Jumbo]]:
+        """Each owned bucket with the tuples it gets to see, if any."""
+        if self._operator.filter is None:
+            yield from ((number, jumbo) for number in self.context.owned)
+            return
+        rows, buckets = self._concerned(jumbo.batch, self._operator.filter)
+        # Each pair once and in order, as one number: a tuple may concern a bucket for two reasons.
+        pairs = np.unique(buckets * len(jumbo) + rows)
+        cuts = np.searchsorted(pairs, np.arange(self._count + 1) * len(jumbo)).tolist()
+        for number in self.context.owned:
+            start, stop = cuts[number], cuts[number + 1]
+            if stop - start == len(jumbo):
+                yield number, jumbo
+            elif stop > start:
+                yield number, jumbo.take(pairs[start:stop] - number * len(jumbo))
+
+    def _concerned(self, batch: pa.RecordBatch, filter: Concerns) -> tuple[Ints, Ints]:
+        """What the author's filter says, checked."""
+        step = self.context.step
+        try:
+            answer = filter(batch, self._count)
+        except OperatorError:
+            raise
+        except Exception as error:
+            raise _raised(step, error, f"filtering a batch of {batch.num_rows} tuples") from error
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise OperatorError(
+                step,
+                "(rows, buckets) from filter",
+                type(answer).__name__,
+                "return pairs of a row and a bucket that it concerns, as two columns",
+            )
+        rows = _numbers(step, "rows", answer[0], batch.num_rows)
+        buckets = _numbers(step, "buckets", answer[1], self._count)
+        if len(rows) != len(buckets):
+            raise OperatorError(
+                step,
+                "as many rows as buckets from filter",
+                f"{len(rows)} and {len(buckets)}",
+                "return one pair for each bucket that a row concerns",
+            )
+        return rows, buckets
 
     def _run(self, jumbo: Jumbo, bucket: Bucket, made: list[Jumbo]) -> None:
         step = self.context.step
@@ -99,7 +163,7 @@ class SharedKernel(Kernel):
             raise
         except Exception as error:
             shown = f"bucket {bucket.index}, a batch of {len(jumbo)} tuples"
-            raise failure(step, error, shown) from error
+            raise _raised(step, error, shown) from error
         batch = to_batch(step, columns, self._operator.out, None)
         if not batch.num_rows:
             return
@@ -115,21 +179,79 @@ def _under_bucket(sources: Positions, bucket: int, parents: Ints) -> Positions:
     return sources.extend(level).extend(emission_index(parents))
 
 
+def _raised(step: str, error: Exception, where: str) -> OperatorError:
+    return OperatorError(
+        step,
+        "a result for every batch",
+        f"{type(error).__name__}: {error} on {where}",
+        "mend the operator or the data",
+    )
+
+
+def _numbers(step: str, what: str, values: Any, bound: int) -> Ints:
+    """Row or bucket numbers as a filter gave them."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.Array):
+        values = values.to_numpy(zero_copy_only=False)
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
+        raise OperatorError(
+            step,
+            f"{what} from filter as a column of whole numbers",
+            f"{array.dtype} in {array.ndim} dimension(s)",
+            "return (rows, buckets), two columns of equal length",
+        )
+    if array.size and (array.min() < 0 or array.max() >= bound):
+        raise OperatorError(
+            step,
+            f"{what} from filter in 0..{bound - 1}",
+            f"{int(array.min())}..{int(array.max())}",
+            "name rows of the batch, and buckets below the number that filter is given",
+        )
+    return array.astype(np.int64, copy=False)
+
+
+def buckets_of(values: pa.Array, buckets: int) -> Ints:
+    """The bucket of each value: equal values share one, in every process and for ever.
+
+    Example:
+        >>> buckets_of(pa.array(["rain", "sun", "rain"]), 16).tolist()
+        [8, 12, 8]
+    """
+    return bucket_of(hash_columns([values]), buckets)
+
+
 def shared(
-    *, out: SchemaLike, buckets: int = DEFAULT_BUCKETS
+    *,
+    out: SchemaLike,
+    buckets: int = DEFAULT_BUCKETS,
+    filter: Concerns | None = None,
+    on_error: OnError | str = OnError.FAIL,
 ) -> Callable[[SharedFunction], Shared]:
     """Make a function of (batch, bucket) a shared operator.
 
+    Args:
+        out: The columns that it returns, beside the parent of each row.
+        buckets: How many there are, which bounds the number of replicas.
+        filter: A function of (batch, number of buckets) that says which rows concern which
+            buckets, as two columns of equal length: row numbers and bucket numbers. A bucket sees
+            the rows that concern it, in order and each once, and is not called when there is none.
+            Without a filter every bucket sees every tuple.
+        on_error: Only "fail".
+
     Example:
-        >>> @shared(out="bucket: int64", buckets=4)
-        ... def every_fourth(batch, bucket):
-        ...     first = bucket.state.get("seen", 0)
-        ...     bucket.state["seen"] = first + batch.num_rows
-        ...     rows = [
-        ...         i for i in range(batch.num_rows) if (first + i) % bucket.count == bucket.index
-        ...     ]
-        ...     return {"bucket": [bucket.index] * len(rows)}, rows
-        >>> every_fourth.own_buckets
+        >>> import pyarrow.compute as pc
+        >>> def by_tag(batch, buckets):
+        ...     tags = batch["tags"]
+        ...     return pc.list_parent_indices(tags), buckets_of(pc.list_flatten(tags), buckets)
+        >>> @shared(out="bucket: int64, seen: int64", buckets=4, filter=by_tag)
+        ... def counted(batch, bucket):
+        ...     before, rows = bucket.state.get("seen", 0), range(batch.num_rows)
+        ...     bucket.state["seen"] = before + len(rows)
+        ...     seen = [before + row + 1 for row in rows]
+        ...     return {"bucket": [bucket.index] * len(rows), "seen": seen}, rows
+        >>> counted.own_buckets
         4
     """
-    return lambda function: Shared(function, out, buckets)
+    return lambda function: Shared(function, out, buckets, filter, on_error)

@@ -10,7 +10,7 @@ from anabranch.apps import word_count
 from anabranch.engines.local import engine as local_engine
 from anabranch.plan.plan import Plan
 
-LINES, RATE_PER_S = 40_000, 12_000
+LINES, RATE_PER_S = 8_000, 3_000
 
 
 def flow_of(folder: Path) -> ab.Flow:

@@ -1,0 +1,145 @@
+"""Hashtag sequences: how often some words come in order, by hashtag, across consecutive tweets.
+
+The motivating example of STRETCH (§1). For each hashtag, the words of its tweets are one long text,
+in which the sequence is looked for word by word; other words may stand between. A tweet belongs to
+all its hashtags, so no key routes it. The step is shared: a bucket holds the hashtags that hash to
+it, and is shown the tweets that carry one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.flow import Flow
+from anabranch.io import collect, generate, memory
+from anabranch.operators.shared import Bucket, Shared, buckets_of, shared
+
+SEQUENCE = ("wake", "up", "world")
+FILLERS = ("coffee", "rain", "monday", "train", "late", "again", "sun")
+WORDS_A_TWEET = 8
+MOST_TAGS = 3
+TOP = 10
+
+_TWEET = pa.schema([("text", pa.string()), ("hashtags", pa.list_(pa.string()))])
+
+
+def of_its_hashtags(batch: pa.RecordBatch, buckets: int) -> tuple[pa.Array, Any]:
+    """A tweet concerns the buckets of its hashtags."""
+    tags = batch["hashtags"]
+    return pc.list_parent_indices(tags), buckets_of(pc.list_flatten(tags), buckets)
+
+
+def sequences(wanted: Sequence[str], buckets: int) -> Shared:
+    """The step: emits a hashtag and its count each time the sequence is complete."""
+
+    @shared(out="hashtag: string, n: int64", buckets=buckets, filter=of_its_hashtags)
+    def search(batch: pa.RecordBatch, bucket: Bucket) -> tuple[dict[str, list[Any]], list[int]]:
+        texts = batch["text"].to_pylist()
+        hashtags, counts, parents = [], [], []
+        for tweet, tag in _own_tags(batch, bucket):
+            following, found = bucket.state.get(tag, (0, 0))
+            for word in texts[tweet].split():
+                if word == wanted[following]:
+                    following = (following + 1) % len(wanted)
+                    if following == 0:
+                        found += 1
+                        hashtags.append(tag)
+                        counts.append(found)
+                        parents.append(tweet)
+            bucket.state[tag] = (following, found)
+        return {"hashtag": hashtags, "n": counts}, parents
+
+    return search
+
+
+def _own_tags(batch: pa.RecordBatch, bucket: Bucket) -> Iterable[tuple[int, str]]:
+    """Tweets and those of their hashtags that are the bucket's, each once."""
+    tweets, buckets = of_its_hashtags(batch, bucket.count)
+    mine = pa.array(buckets == bucket.index)
+    tags = pc.list_flatten(batch["hashtags"]).filter(mine).to_pylist()
+    return dict.fromkeys(zip(tweets.filter(mine).to_pylist(), tags, strict=True))
+
+
+def build(
+    *,
+    tweets: Sequence[tuple[str, Sequence[str]]] | None = None,
+    sequence: Sequence[str] = SEQUENCE,
+    sink: Any = None,
+    rows: int | None = 20_000,
+    distinct: int = 200,
+    buckets: int = 16,
+    seed: int = 0,
+) -> Flow:
+    """Count sequences of words by hashtag, in given tweets or generated ones.
+
+    Args:
+        tweets: (text, hashtags) of each; hashtags without the sign.
+        sequence: The words to look for, in order.
+        sink: Where the counts go; in memory when left out.
+        rows: How many tweets to generate when none are given; None for an endless stream.
+        distinct: How many hashtags are generated; the one of rank r in proportion to 1/r.
+        buckets: Into how many parts the hashtags are dealt, which bounds the replicas.
+        seed: Decides the generated tweets.
+
+    Example:
+        >>> build(tweets=[("wake up", ["a", "b"]), ("world", ["b"])])
+        Flow 'hashtag-sequences': tweets → search → out
+    """
+    if tweets is not None:
+        rows_given = [{"text": text, "hashtags": list(tags)} for text, tags in tweets]
+        source: Any = memory(rows_given, _TWEET)
+    else:
+        source = generate(random_tweets(distinct, sequence), _TWEET, rows=rows, seed=seed)
+    flow = Flow("hashtag-sequences")
+    (
+        flow.source("tweets", source)
+        .apply("search", sequences(tuple(sequence), buckets))
+        .sink("out", sink if sink is not None else collect())
+    )
+    return flow
+
+
+def summary(table: pa.Table) -> str:
+    """The hashtags with most sequences.
+
+    Example:
+        >>> print(summary(pa.table({"hashtag": ["b", "a", "b"], "n": [1, 1, 2]})))
+        sequences of 2 hashtags:
+          #b  2
+          #a  1
+    """
+    # Counts only grow, so the greatest one told of a hashtag is its last.
+    counts = table.group_by("hashtag").aggregate([("n", "max")])
+    top = counts.sort_by([("n_max", "descending"), ("hashtag", "ascending")]).slice(0, TOP)
+    shown = [(str(row["hashtag"]), f"{row['n_max']:,}") for row in top.to_pylist()]
+    width = max((len(tag) for tag, _ in shown), default=0)
+    lines = [f"  #{tag:{width}}  {n}" for tag, n in shown]
+    return "\n".join([f"sequences of {counts.num_rows:,} hashtags:", *lines])
+
+
+def random_tweets(distinct: int, sequence: Sequence[str]) -> Any:
+    """A generator of tweets with no to three hashtags; half of the words are of the sequence."""
+    weights = np.cumsum(1.0 / np.arange(1, distinct + 1))
+    weights /= weights[-1]
+    words = np.array([*sequence, *FILLERS])
+    shares = np.r_[
+        np.full(len(sequence), 0.5 / len(sequence)), np.full(len(FILLERS), 0.5 / len(FILLERS))
+    ]
+
+    def make(rng: np.random.Generator, index: np.ndarray[Any, Any]) -> dict[str, pa.Array]:
+        chosen = rng.choice(words, (len(index), WORDS_A_TWEET), p=shares)
+        counts = rng.integers(0, MOST_TAGS, len(index), endpoint=True)
+        ranks = np.searchsorted(weights, rng.random(int(counts.sum())))
+        tags = pc.binary_join_element_wise("tag", pa.array(ranks).cast(pa.string()), "")
+        offsets = np.r_[0, np.cumsum(counts)].astype(np.int32)
+        return {
+            "text": pa.array([" ".join(row) for row in chosen.tolist()]),
+            "hashtags": pa.ListArray.from_arrays(pa.array(offsets), tags),
+        }
+
+    return make
