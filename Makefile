@@ -17,10 +17,10 @@ BENCHMARKS = $(if $(ONLY),$(ONLY:%=benchmarks/%.py),$(filter-out benchmarks/harn
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test lint format soak bench lock clean
+.PHONY: help install run test conformance lint format soak bench lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 install: $(INSTALLED) ## Build .venv from the lock, with the package installed for editing
 
@@ -29,6 +29,9 @@ run: $(INSTALLED) ## Count words on embedded Spark for half a minute; the plan c
 
 test: $(INSTALLED) ## Run the tests, warnings as errors
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+conformance: $(INSTALLED) ## Run every application on every engine under every kind of plan
+	ANABRANCH_CONFORMANCE=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/conformance
 
 lint: $(INSTALLED) ## Check style, formatting and types
 	$(BIN)/ruff check .

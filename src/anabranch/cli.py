@@ -85,7 +85,9 @@ def roll_back(
 @cli.command("run")
 def run_app(
     name: AppName,
-    engine: Annotated[str, typer.Option(help="What runs it.")] = "spark",
+    engine: Annotated[
+        str, typer.Option(help="What runs it: spark, or local, the threads of this process.")
+    ] = "spark",
     plan_file: Annotated[
         Path | None, typer.Option("--plan", help="A plan to start with, from `plan --json`.")
     ] = None,
@@ -107,7 +109,7 @@ def run_app(
         str | None, typer.Option(help="A folder to go on from after a stop or a crash.")
     ] = None,
     master: Annotated[
-        str | None, typer.Option(help="Spark's master URL; embedded Spark when left out.")
+        str | None, typer.Option(help="For spark: its master URL; embedded Spark when left out.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -149,7 +151,7 @@ def wait_for(handle: Run, seconds: float | None) -> bool:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(WRONG_RESULT) from error
     except KeyboardInterrupt:
-        typer.echo("stopping after the batch that is under way; Ctrl-C again to give up", err=True)
+        typer.echo("finishing what is under way; Ctrl-C again to give up", err=True)
         handle.stop()
         return False
     return True
@@ -174,10 +176,10 @@ def written(flow: Flow, out: Path | None) -> pa.Table | None:
 def run_check(
     name: AppName,
     engine: Annotated[
-        str | None, typer.Option(help="Run on this engine too, instead of imitating one.")
+        str | None, typer.Option(help="Run on this engine (spark, local) instead of imitating one.")
     ] = None,
     cases: Annotated[
-        int | None, typer.Option(min=1, help="How many random runs; 40, or 6 on an engine.")
+        int | None, typer.Option(min=1, help="How many random runs; 40, or 6 on spark.")
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Rows of each source to run on.")] = 200,
     seed: Annotated[int, typer.Option(help="Decides every choice.")] = 0,

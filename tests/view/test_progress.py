@@ -12,6 +12,7 @@ from anabranch.events import (
     Observation,
     Observed,
     Reconfiguration,
+    RegionMetrics,
     RunStarted,
     SourceMetrics,
 )
@@ -77,6 +78,38 @@ def test_latency_and_backlog_are_shown(progress):
 def test_a_backlog_that_nobody_knows_is_not_zero(progress):
     progress.hear(seen(0, 0.5, backlog=None))
     assert line(progress, "backlog") == "unknown"
+
+
+def test_before_anything_was_read_it_waits(progress):
+    assert str(progress).startswith("word-count on spark: waiting for the first rows\nplan ")
+
+
+@pytest.fixture
+def on_threads() -> Progress:
+    """A run on an engine that works without batches, after a second."""
+    told = Progress("word-count")
+    told.hear(RunStarted("word-count", "local", NARROW.to_json(), -1))
+    regions = (RegionMetrics("split", 1, 900.0, queue_rows=30.0), RegionMetrics("count", 1, 0.0))
+    times = BatchTimes(1.0, 0.0, 0.3, 0.0, 1.2, 0.0, 0.1)
+    told.hear(
+        Observed(
+            Observation(1.0, 0, 1000, 10, times, 0.42, 3.14, regions=regions, latency_p999_ms=9.0)
+        )
+    )
+    return told
+
+
+def test_an_engine_without_batches_shows_what_its_threads_did(on_threads):
+    assert line(on_threads, "work") == (
+        "1,000 rows, 1.60 s of processor in 1.0 s = 0.30 scan + 1.20 compute + 0.10 sink; "
+        "30 rows between steps"
+    )
+    assert "batch" not in str(on_threads)
+    assert line(on_threads, "rate") == "1,000 rows/s"
+
+
+def test_latencies_below_ten_milliseconds_have_a_digit_behind_the_point(on_threads):
+    assert line(on_threads, "latency") == "0.4 ms p50, 3.1 ms p99"
 
 
 def test_a_plan_change_shows_in_the_plan_and_as_the_last_change(progress):

@@ -64,7 +64,8 @@ class KernelContext:
         routing: Columns whose values decide the bucket: the key of the region, which every key in
             the region contains. Empty: the operator's own key.
         sources: Ranks of the sources whose tuples can reach this step.
-        owned: Buckets of this replica, for shared operators, which must know them all.
+        owned: Buckets of this replica, for shared operators, which must know them all; others
+            between two steps, when the plan changes.
         counters: What the kernel lost on purpose, added up by whoever runs it.
     """
 

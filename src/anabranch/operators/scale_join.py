@@ -145,8 +145,6 @@ class ScaleJoinKernel(Kernel):
         within = duration(operator.within, context.inputs[0].time, context.step) or 0
         self._within = min(within, LAST)
         self._buckets = operator.own_buckets or 1
-        self._owned = np.zeros(self._buckets, np.bool_)
-        self._owned[list(context.owned)] = True
         left, right = (DealtRows(given.schema, self._buckets) for given in context.inputs)
         self._sides = (left, right)
         self._seen = ObjectStore()
@@ -209,7 +207,7 @@ class ScaleJoinKernel(Kernel):
 
     def _share(self, side: New) -> Segment:
         """The new tuples that buckets of this replica store."""
-        rows = np.flatnonzero(self._owned.take(side.serials % self._buckets))
+        rows = np.flatnonzero(np.isin(side.serials % self._buckets, self.context.owned))
         batch = side.batch
         if len(rows) < batch.num_rows:
             batch = batch.take(pa.array(rows))

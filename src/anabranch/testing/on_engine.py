@@ -1,57 +1,181 @@
-"""A bounded flow on an engine, compared like any other run: its sinks collect, its plan changes."""
+"""A bounded flow on an engine, compared like any other run: its sinks collect, its plan changes.
+
+Plans are wished for at two kinds of moments. Where the engine works in batches, each batch that is
+done is one. Where it reads sources in this process, some of those reads are, drawn from a seed; a
+source that travels to another process leaves that behind, so nobody has to say which is the case.
+"""
 
 from __future__ import annotations
 
+import copy
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from anabranch.events import Event, Observed
+from anabranch.engines.handle import Run
+from anabranch.errors import EngineError
+from anabranch.events import Event, Observed, Reconfiguration
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io import collect
+from anabranch.io.source import Chunk, is_pushed
+from anabranch.io.stamped import StampedSource
 from anabranch.operators.base import Counters
 from anabranch.plan.plan import Plan
 from anabranch.run import start
 from anabranch.testing.result import RunResult
 
-FEWEST_BATCHES, MOST_BATCHES = 3, 6
 START_S = 60.0
+IN_FORCE_S = 0.05
+"""How long a read waits for the plan that it wished for: few rows would be read before it is."""
+
+BATCHES = {"spark": (3, 6)}
+"""Fewest and most batches to cut an input into, by engine; a micro-batch costs a third of a second,
+where there is none it costs a millisecond."""
+MANY_BATCHES = (3, 24)
 
 
-def run_on_engine(flow: Flow, engine: str, plans: Sequence[Plan], **options: Any) -> RunResult:
-    """Run to the end under the first plan, then with each batch under the next one, then the last.
+def run_on_engine(
+    flow: Flow, engine: str, plans: Sequence[Plan], *, seed: int = 0, **options: Any
+) -> RunResult:
+    """Run to the end, under one plan after another.
 
     Args:
         flow: Bounded; its own sinks are not written.
         engine: Name of the engine.
-        plans: At least one.
+        plans: At least one; the others are wished for on the way, in this order.
+        seed: Decides at which reads, where this process reads the sources.
         options: As for `start`.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> flow = word_count.build(text="a b a")
+        >>> run_on_engine(flow, "local", [Plan.sequential(flow)]).rows("out")[-1]["n"]
+        2
     """
+    return run_watched(flow, engine, plans, seed=seed, **options)[0]
+
+
+def run_watched(
+    flow: Flow,
+    engine: str,
+    plans: Sequence[Plan],
+    *,
+    seed: int = 0,
+    deadline_s: float | None = None,
+    **options: Any,
+) -> tuple[RunResult, Run]:
+    """The same, with the handle of the run; one that has not ended by the deadline is an error."""
     sinks = {name: collect() for name in flow.names(Role.SINK)}
-    waiting = list(plans[1:])
     counted: dict[str, Counters] = {name: Counters() for name in flow.names(Role.OPERATOR)}
-    begun = threading.Event()
+    wishes = Wishes(plans[1:], Random(seed))
 
     def hear(event: Event) -> None:
+        if isinstance(event, Reconfiguration):
+            wishes.in_force.set()
         if not isinstance(event, Observed):
             return
         for step in event.observation.steps:
             if step.step in counted:
                 counted[step.step] = Counters(skipped=step.skipped, late=step.late)
-        if waiting and begun.wait(START_S):  # the first batch may be done before `start` returns
-            handle.apply(waiting.pop(0))
+        wishes.next()
 
-    handle = start(flow.writing(sinks), engine=engine, plan=plans[0], listener=hear, **options)
-    begun.set()
-    handle.await_termination()
-    return RunResult({name: sink.table() for name, sink in sinks.items()}, counted)
+    fed = nudging(flow, wishes.at_a_read) if len(plans) > 1 else flow
+    handle = start(fed.writing(sinks), engine=engine, plan=plans[0], listener=hear, **options)
+    wishes.begin(handle)
+    if not handle.await_termination(deadline_s):
+        handle.stop()
+        raise EngineError(
+            flow.name,
+            f"an end within {deadline_s} s",
+            "a run that goes on",
+            "see who waits for whom",
+        )
+    return RunResult({name: sink.table() for name, sink in sinks.items()}, counted), handle
 
 
-def small_batches(plan: Plan, rows: int, rng: Random) -> Plan:
-    """The plan with batches that cut `rows` rows into a few, each source in its own way."""
+class Wishes:
+    """Plans that are wished for one after another while a run goes on.
+
+    Args:
+        plans: In this order.
+        rng: Decides which reads are moments to wish.
+    """
+
+    def __init__(self, plans: Sequence[Plan], rng: Random) -> None:
+        self._waiting, self._rng = list(plans), rng
+        self._lock = threading.Lock()
+        self._begun = threading.Event()
+        self.in_force = threading.Event()
+
+    def begin(self, handle: Run) -> None:
+        """Know the run; moments before this wait for it."""
+        self._handle = handle
+        self._begun.set()
+
+    def next(self) -> bool:
+        """Wish for the next plan, if there is one."""
+        # The first batch may be done, and the first rows read, before `start` returns.
+        if not self._waiting or not self._begun.wait(START_S):
+            return False
+        with self._lock:
+            if not self._waiting:
+                return False
+            self.in_force.clear()
+            self._handle.apply(self._waiting.pop(0))
+            return True
+
+    def at_a_read(self) -> None:
+        """Now and then, wish; and now and then, let the plan be in force before rows follow."""
+        wish, wait = self._rng.random() < 0.5, self._rng.random() < 0.5
+        if wish and self.next() and wait:
+            self.in_force.wait(IN_FORCE_S)
+
+
+def nudging(flow: Flow, call: Callable[[], None]) -> Flow:
+    """The same flow, whose sources call a function before they are read in this process."""
+    sources = {}
+    for name in flow.names(Role.SOURCE):
+        source = flow.graph.steps[name].body.source
+        # Engines know those two by their class, and treat them in a way of their own.
+        if not is_pushed(source) and not isinstance(source, StampedSource):
+            sources[name] = Nudging(source, call)
+    return flow.reading(sources)
+
+
+class Nudging:
+    """A source that calls a function before each read; in another process, the source alone."""
+
+    def __init__(self, source: Any, call: Callable[[], None]) -> None:
+        self._source, self._call = source, call
+
+    def __copy__(self) -> Nudging:
+        return Nudging(copy.copy(self._source), self._call)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _itself, (self._source,)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_source":  # a copy under construction has none yet
+            raise AttributeError(name)
+        return getattr(self._source, name)
+
+    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+        """Call, then read."""
+        self._call()
+        chunk: Chunk | None = self._source.read(part, start, rows)
+        return chunk
+
+
+def _itself(source: Any) -> Any:
+    return source
+
+
+def small_batches(plan: Plan, rows: int, rng: Random, engine: str = "spark") -> Plan:
+    """The plan with batches that cut `rows` rows into some, each source in its own way."""
+    fewest, most = BATCHES.get(engine, MANY_BATCHES)
     for source in plan.sources:
-        batches = rng.randint(FEWEST_BATCHES, MOST_BATCHES)
+        batches = rng.randint(fewest, most)
         plan = plan.with_source(source.source, batch_rows=max(1, -(-rows // batches)))
     return plan

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from anabranch.engines.handle import Result
-from anabranch.view.progress import change_line
+from anabranch.view.progress import change_line, latency_line
 
 
 def in_words(result: Result) -> str:
@@ -18,7 +18,7 @@ def in_words(result: Result) -> str:
         [
             f"{result.flow} on {result.engine}: {result.rate_per_s:,.0f} rows a second",
             f"  {read}; {end}",
-            f"  latency {result.latency_p50_ms:,.0f} ms p50, {result.latency_p99_ms:,.0f} ms p99",
+            f"  latency {latency_line(result.latency_p50_ms, result.latency_p99_ms)}",
             repr(result.plan),
             *([f"plan changes: {len(changes)}", *changes] if changes else ["no plan changes"]),
         ]
@@ -35,14 +35,14 @@ def as_object(app: str, result: Result) -> dict[str, Any]:
         "seconds": round(result.seconds, 3),
         "rate_per_s": round(result.rate_per_s, 1),
         "latency_ms": {
-            "p50": round(result.latency_p50_ms, 1),
-            "p99": round(result.latency_p99_ms, 1),
+            "p50": round(result.latency_p50_ms, 3),
+            "p99": round(result.latency_p99_ms, 3),
         },
         "ended": result.ended,
         "reconfigurations": [
             {
                 "at_s": round(change.at_s, 3),
-                "pause_ms": round(change.pause_ms, 1),
+                "pause_ms": round(change.pause_ms, 3),
                 "what": list(change.moved),
                 "from": json.loads(change.before),
                 "to": json.loads(change.after),

@@ -38,7 +38,7 @@ class Progress:
         word-count: starting …
         >>> progress.hear(RunStarted("word-count", "spark", plan.to_json(), -1))
         >>> print(progress)
-        word-count on spark: waiting for the first batch
+        word-count on spark: waiting for the first rows
         plan     lines 1 reader × 65,536 rows · split 1 · count 1 · out 1
     """
 
@@ -74,7 +74,7 @@ class Progress:
                 return f"{self._name}: starting …"
             where = f"{self._name} on {self._started.engine}"
             if not self._recent:
-                lines = [f"{where}: waiting for the first batch"]
+                lines = [f"{where}: waiting for the first rows"]
             else:
                 lines = [f"{where}: {self._recent[-1].at_s:.0f} s", *self._measured()]
             if self._plan is not None:
@@ -108,10 +108,51 @@ class Progress:
         return [
             f"rate     {recent_rate_per_s(self._recent):,.0f} rows/s",
             f"rows     {self._rows_in:,} in, {self._rows_out:,} out",
-            f"batch    {seen.batch}: {seen.rows_in:,} rows, {times_line(seen.times)}",
-            f"latency  {seen.latency_p50_ms:,.0f} ms p50, {seen.latency_p99_ms:,.0f} ms p99",
+            work_line(seen),
+            f"latency  {latency_line(seen.latency_p50_ms, seen.latency_p99_ms)}",
             f"backlog  {backlog}",
         ]
+
+
+def in_batches(seen: Observation) -> bool:
+    """Whether the engine works in batches; then a latency of one tuple in a thousand says little.
+
+    Example:
+        >>> in_batches(Observation(1.0, 0, 10, 5, BatchTimes(1, 0, 0, 0, 0, 0, 0), 2.0, 3.0))
+        True
+    """
+    return seen.latency_p999_ms is None
+
+
+def work_line(seen: Observation) -> str:
+    """The newest batch, or what was done since the last look where there are none."""
+    if in_batches(seen):
+        return f"batch    {seen.batch}: {seen.rows_in:,} rows, {times_line(seen.times)}"
+    waiting = sum(region.queue_rows for region in seen.regions)
+    return (
+        f"work     {seen.rows_in:,} rows, {processor_line(seen.times)}; "
+        f"{waiting:,.0f} rows between steps"
+    )
+
+
+def latency_line(p50_ms: float, p99_ms: float) -> str:
+    """Latencies, with a digit behind the point where it matters.
+
+    Example:
+        >>> latency_line(1.26, 1234.5)
+        '1.3 ms p50, 1,234 ms p99'
+    """
+    return f"{milliseconds(p50_ms)} p50, {milliseconds(p99_ms)} p99"
+
+
+def milliseconds(value: float) -> str:
+    """A duration in milliseconds; engines on threads take less than one.
+
+    Example:
+        >>> milliseconds(0.42), milliseconds(42.4)
+        ('0.4 ms', '42 ms')
+    """
+    return f"{value:.1f} ms" if value < 10 else f"{value:,.0f} ms"
 
 
 def recent_rate_per_s(recent: Sequence[Observation]) -> float:
@@ -139,7 +180,7 @@ def plan_line(plan: Plan) -> str:
 def change_line(change: Reconfiguration) -> str:
     """A plan change in one line: when, what, and how long tuples stood still."""
     what = "; ".join(change.moved) or "the same plan"
-    return f"at {change.at_s:.1f} s: {what} ({change.pause_ms:.0f} ms pause)"
+    return f"at {change.at_s:.1f} s: {what} ({milliseconds(change.pause_ms)} pause)"
 
 
 def times_line(times: BatchTimes) -> str:
@@ -152,3 +193,15 @@ def times_line(times: BatchTimes) -> str:
     parts = ("fixed", "scan", "shuffle", "compute", "state", "sink")
     split = " + ".join(f"{getattr(times, f'{part}_s'):.2f} {part}" for part in parts)
     return f"{times.total_s:.2f} s = {split}"
+
+
+def processor_line(times: BatchTimes) -> str:
+    """What threads spent of their processors in some time; side by side it may be more than that.
+
+    Example:
+        >>> processor_line(BatchTimes(1.0, 0.0, 0.3, 0.0, 1.2, 0.0, 0.1))
+        '1.60 s of processor in 1.0 s = 0.30 scan + 1.20 compute + 0.10 sink'
+    """
+    spent = {"scan": times.scan_s, "compute": times.compute_s, "sink": times.sink_s}
+    split = " + ".join(f"{seconds:.2f} {part}" for part, seconds in spent.items())
+    return f"{sum(spent.values()):.2f} s of processor in {times.total_s:.1f} s = {split}"

@@ -28,6 +28,7 @@ from anabranch.engines.local.standstill import Standstill
 from anabranch.errors import EngineError
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
+from anabranch.graph import Role
 from anabranch.plan.plan import Plan
 from anabranch.plan.starting import side_by_side
 
@@ -342,6 +343,15 @@ def refuse_what_spark_does(flow: Flow, options: Options) -> None:
         "session": options.session,
         "conf": options.conf or None,
     }
+    for name in flow.names(Role.SINK):
+        sink = flow.graph.steps[name].body.sink
+        if getattr(sink, "takes_dataframes", False):
+            raise EngineError(
+                name,
+                "a sink that takes record batches",
+                f"{sink!r}, which takes DataFrames",
+                "run with engine='spark', or use ab.call",
+            )
     for option, value in given.items():
         if value is not None:
             raise EngineError(

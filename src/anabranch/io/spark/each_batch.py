@@ -34,6 +34,8 @@ def each_batch(fn: Callable[[DataFrame, int], object]) -> EachBatchSink:
 class EachBatchSink(Sink):
     """See `each_batch`."""
 
+    takes_dataframes = True
+
     def __init__(self, fn: Callable[[DataFrame, int], object]) -> None:
         """Remember whom to call."""
         self.fn = fn

@@ -1,0 +1,49 @@
+"""Every flow, by every way to run one, under every kind of plan: the sequential result."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.run import ENGINES
+from anabranch.testing.compare import difference
+from tests.conformance.flows import EXAMPLE_ARGUMENTS, EXAMPLES, NAMES, RESULTS, subject
+from tests.conformance.ways import ALL, IMITATED, PLANS, SLOW, marked, plans_of, run_by
+
+SEEDS = 3 if ALL else 1
+
+
+def cases() -> list[object]:
+    """Where it takes long, a plan that changes stands for the others unless all are asked for."""
+    kinds = {} if ALL else {SLOW: ["changing"], IMITATED: ["changing"]}
+    return [
+        marked(way, name, kind, seed)
+        for way in (*ENGINES, IMITATED)
+        for name in NAMES
+        for kind in kinds.get(way, list(PLANS))
+        for seed in range(1 if way == SLOW else SEEDS)
+    ]
+
+
+@pytest.mark.parametrize(("way", "name", "kind", "seed"), cases())
+def test_the_result_is_the_sequential_one(way, name, kind, seed, request):
+    seen = subject(name)
+    plans = plans_of(kind, seen, way, seed)
+    got, changes = run_by(way, seen.flow, plans, seed, request)
+    found = difference(seen.flow, seen.expected, got)
+    assert found is None, f"{found}\n{plans}"
+    assert (changes > 0) == (len(plans) > 1), "the plan did not change on the way"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_flow_has_something_to_compare(name):
+    seen = subject(name)
+    assert sum(table.num_rows for table in seen.expected.outputs.values()) >= RESULTS
+
+
+def test_what_is_malformed_or_late_is_among_the_data():
+    seen = subject("readings")
+    assert min(len(seen.expected.rows(sink)) for sink in ("out", "late", "bad")) >= RESULTS
+
+
+def test_every_example_is_here():
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(EXAMPLE_ARGUMENTS)
