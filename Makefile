@@ -44,7 +44,8 @@ format: $(INSTALLED) ## Apply formatting and the safe fixes
 
 soak: $(INSTALLED) ## Run the laws on many random examples (SOAK_EXAMPLES=20000), and kill drivers
 	ANABRANCH_SOAK=$(SOAK_EXAMPLES) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --timeout=0 \
-	    tests/law tests/engines/spark/test_law.py tests/engines/spark/test_kills.py
+	    tests/law tests/engines/local/test_law.py tests/engines/local/test_exactly_once.py \
+	    tests/engines/spark/test_law.py tests/engines/spark/test_kills.py
 
 bench: $(INSTALLED) ## Run the benchmarks and rewrite docs/benchmarks.md (ONLY=name for one)
 	@mkdir -p $(RESULTS); failed=; \

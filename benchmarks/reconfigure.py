@@ -180,7 +180,7 @@ def tell(
     asked: list[float],
 ) -> None:
     service_ms = statistics.mean(services) * 1000
-    p99 = statistics.quantiles(pauses, n=100)[98]
+    p99 = statistics.quantiles(pauses, n=100, method="inclusive")[98]
     report.add_figure("switches", len(pauses))
     report.add_sample("pause_ms", Sample.of(pauses))
     report.add_figure("pause_p99_ms", p99)
