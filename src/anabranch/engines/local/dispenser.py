@@ -112,7 +112,7 @@ class Dispenser:
                     claim = self._take(reader, rows)
                     if claim is not None:
                         return claim
-                self._change.wait(LINGER_S if self._paced() else None)
+                self._wait_for_rows()
 
     def leave(self, reader: int) -> None:
         """A reader ends, having said all that it had to; its parts go to others."""
@@ -167,10 +167,9 @@ class Dispenser:
     def nap(self) -> None:
         """Wait a little before asking again for what was not there."""
         with self._change:
-            if not self._closed:
-                self._napping += 1
-                self._change.wait(NAP_S)
-                self._napping -= 1
+            self._nap(NAP_S)
+            if self._closed:
+                raise Closed
 
     @property
     def over(self) -> bool:
@@ -181,7 +180,7 @@ class Dispenser:
     @property
     def expectant(self) -> bool:
         """Whether rows may come by themselves, with time."""
-        return self._napping > 0 or (self._paced() and not self.over)
+        return self._napping > 0
 
     def backlog(self) -> int | None:
         """How many rows are known to wait; None when nobody can say."""
@@ -239,6 +238,19 @@ class Dispenser:
             self._change.notify_all()
 
     # Inside, under the lock
+
+    def _wait_for_rows(self) -> None:
+        """Until time makes some due, or another reader is done."""
+        if self._paced():
+            self._nap(LINGER_S)
+        else:
+            self._change.wait()
+
+    def _nap(self, seconds: float) -> None:
+        if not self._closed:
+            self._napping += 1
+            self._change.wait(seconds)
+            self._napping -= 1
 
     def _frontier(self, claims: list[Claim]) -> Root:
         """The first row that is claimed and not delivered, or not given out yet."""
@@ -299,7 +311,9 @@ class Dispenser:
             mine = part not in taken and self._owner.setdefault(part, reader) == reader
             if known.seekable or mine:
                 return part
-        if self._unopened < len(self._parts):
+        # Which rows a limit leaves must not depend on the readers: part after part, then.
+        in_turn = self._limit is None or not (self._next or self._claims)
+        if self._unopened < len(self._parts) and in_turn:
             part = self._unopened
             self._unopened += 1
             self._next[part] = 0

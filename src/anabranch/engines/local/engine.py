@@ -120,10 +120,10 @@ class LocalEngine:
             version = -1 if checkpoint.last is None else checkpoint.last.version
             self._ended = checkpoint.last is not None and checkpoint.last.ended
         self._started_s = self._saved_s = time.monotonic()
-        tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version))
         self._driver = threading.Thread(
             target=self._drive, name=f"{self._flow.name}-driver", daemon=True
         )
+        tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version))
         if not self._ended:
             self._parts.start(self._start_thread)
         self._driver.start()
@@ -149,7 +149,7 @@ class LocalEngine:
             self._stop_wish = True
             self._news.notify_all()
         inside = threading.current_thread() is self._driver or self._pool.is_inside()
-        if not inside:
+        if self._driver.ident is not None and not inside:
             self.wait()
 
     def _open_checkpoint(self) -> Checkpoint | None:
@@ -222,8 +222,7 @@ class LocalEngine:
         """Wait for news, or for the next tick."""
         with self._news:
             self._news.wait_for(self._has_news, TICK_S)
-        if self._change is not None and self._change.done:
-            self._note_change(self._change)
+        self._tell_change()
         if self._saver is not None:
             if self._wish is not None or time.monotonic() - self._saved_s >= SAVE_S:
                 self._save_and_change(self._saver)
@@ -303,34 +302,46 @@ class LocalEngine:
         self._tell(Observed(seen))
 
     def _finish(self) -> None:
-        """End the threads, show what was written, and let those who wait go on."""
+        """End the threads, show what was written, tell the end, and let those who wait go on."""
+        for last_thing in (self._end_threads, self._let_sinks_go, self._tell_change, self._observe):
+            try:
+                last_thing()
+            except Exception as error:
+                self._error = self._error or error
+        self._ended_s = time.monotonic()
+        ended = self._ended and self._error is None
         try:
-            self._parts.close()
-            stuck = self._pool.end(END_S)
-            if stuck and self._error is None:
-                self._error = EngineError(
-                    self._parts.running() or self._flow.name,
-                    f"every thread to end within {END_S:.0f} s",
-                    f"{len(stuck)} still at work",
-                    "let the functions of this step return; its thread was left behind",
-                )
-            if self._saver is not None:
-                self._saver.close()
-            else:
-                if self._error is None:
-                    self._parts.commit_sinks()
-                self._parts.close_sinks()
-            self._ended_s = time.monotonic()
-            if self._change is not None and self._change.done:
-                self._note_change(self._change)
-            self._observe()
-            ended = self._ended and self._error is None
             self._tell(RunEnded(self._elapsed(), *self.rows, ended))
         except Exception as error:
             self._error = self._error or error
         finally:
-            self._ended_s = self._ended_s or time.monotonic()
             self._over.set()
+
+    def _end_threads(self) -> None:
+        self._parts.close()
+        stuck = self._pool.end(END_S)
+        if stuck:
+            raise EngineError(
+                self._parts.running() or self._flow.name,
+                f"every thread to end within {END_S:.0f} s",
+                f"{len(stuck)} still at work",
+                "let the functions of this step return; its thread was left behind",
+            )
+
+    def _let_sinks_go(self) -> None:
+        """What was written becomes visible if nothing failed; then the sinks are closed."""
+        if self._saver is not None:
+            self._saver.close()
+            return
+        try:
+            if self._error is None:
+                self._parts.commit_sinks()
+        finally:
+            self._parts.close_sinks()
+
+    def _tell_change(self) -> None:
+        if self._change is not None and self._change.done:
+            self._note_change(self._change)
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._started_s
@@ -338,6 +349,13 @@ class LocalEngine:
 
 def refuse_what_spark_does(flow: Flow, options: Options) -> None:
     """Name what this engine cannot do, before anything starts."""
+    if not flow.names(Role.SINK):
+        raise EngineError(
+            flow.name,
+            "at least one sink, which says when the end has come",
+            "none",
+            "give every stream that matters a sink",
+        )
     given = {
         "master": options.master,
         "session": options.session,

@@ -11,7 +11,7 @@ Deviations from the paper:
 - A dummy tuple is the frontier that an announced source begins with, a flush tuple is the
   disappearance of its frontier; neither needs a place among the tuples.
 - Readiness is strict: a tuple is ready when every source has promised to send nothing before or at
-  it, so that tuples of one timestamp are released together.
+  it, so that tuples of one event time are released together.
 - `dealt=True` makes a gate whose entries go to one reader each, whichever comes first: for regions
   that keep no state, where any replica will do. Epoch-switch tuples still go to all.
 - Sources that run too far ahead are held up (back-pressure), which the paper leaves to the queues
@@ -89,8 +89,7 @@ class ElasticGate:
         """Sources that add nothing any more: nobody waits for them, what they added stays."""
         with self._change:
             for source in sources:
-                if len(self._passed) > 1:
-                    self._passed.pop(source, None)
+                self._passed.pop(source, None)
                 self._quotas.pop(source, None)
             self._advance(None)
 

@@ -84,8 +84,7 @@ class Profiler:
         latencies: Latencies,
     ) -> None:
         self._regions, self._sources, self._latencies = regions, sources, latencies
-        self._probes: list[Probe] = []
-        self._readings: dict[Probe, _Reading] = {}
+        self._readings: dict[Probe, _Reading] = {}  # by thread, what the last look showed
         self._averages: dict[tuple[str, ...], Average] = {}
         self._queues: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self._written = 0
@@ -93,8 +92,8 @@ class Profiler:
         self.looked_s = 0.0
 
     def watch(self, probe: Probe) -> None:
-        """A thread has started."""
-        self._probes.append(probe)
+        """A thread is about to start; other threads may be told of at the same time."""
+        self._readings[probe] = _Reading()
 
     def sample(self) -> None:
         """Note how long the queues are."""
@@ -143,21 +142,20 @@ class Profiler:
         """What was done since the last look, by pipeline and by step."""
         pipelines: defaultdict[tuple[str, ...], Tally] = defaultdict(Tally)
         steps: defaultdict[str, Tally] = defaultdict(Tally)
-        for probe in self._probes:
-            before = self._readings.get(probe, _Reading())
+        for probe, before in list(self._readings.items()):
+            ended = probe.ended  # before the last look at it
             done = {s: (probe.cpu[s], probe.rows[s][0], probe.rows[s][1]) for s in probe.steps}
             now = _Reading(probe.cpu_s(), done)
-            self._readings[probe] = now
+            if ended:
+                del self._readings[probe]
+            else:
+                self._readings[probe] = now
             pipelines[(probe.region, *probe.steps)].cpu_s += now.cpu_s - before.cpu_s
             for step, (cpu_s, rows_in, rows_out) in now.steps.items():
                 old = before.steps.get(step, (0.0, 0, 0))
                 steps[step].cpu_s += cpu_s - old[0]
                 steps[step].rows_in += rows_in - old[1]
                 steps[step].rows_out += rows_out - old[2]
-        ended = {probe for probe in self._probes if probe.ended}
-        self._probes = [probe for probe in self._probes if probe not in ended]
-        for probe in ended:
-            self._readings.pop(probe, None)
         return pipelines, steps
 
     def _step_metrics(self, steps: Mapping[str, Tally]) -> tuple[StepMetrics, ...]:

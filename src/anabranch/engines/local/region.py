@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from anabranch.engines.channel import Channel, reassign
 from anabranch.engines.local.entry import Control, Entry
-from anabranch.engines.local.gate import ElasticGate
+from anabranch.engines.local.gate import Closed, ElasticGate
 from anabranch.engines.local.outlet import Outlet
 from anabranch.engines.local.probe import Probe
 from anabranch.engines.local.replica import Replica
@@ -93,7 +93,7 @@ class RegionRun:
         self._router = Router(region, plan)
         self._gone: dict[str, Counters] = {step: Counters() for step in region.steps}
         self._lock = Lock()
-        self._tracked = False
+        self._tracked = self._closed = False
         self.gate.announce_readers(range(plan.replicas))
 
     def start(self, start: StartThread) -> None:
@@ -103,10 +103,12 @@ class RegionRun:
             replica.start(start)
 
     def close(self) -> None:
-        """Let the threads end."""
+        """Let the threads end; an epoch that has not begun does not."""
         self.gate.close()
-        for replica in self.replicas:
-            replica.close()
+        with self._lock:
+            self._closed = True
+            for replica in self.replicas:
+                replica.close()
         if self._outlet.turns is not None:
             self._outlet.turns.close()
 
@@ -138,6 +140,8 @@ class RegionRun:
             raise TypeError("the epoch-switch tuple of another engine")
         with self._lock:
             control.missing -= 1
+            if self._closed:
+                raise Closed
             if not control.missing:
                 self._begin_epoch(control)
 

@@ -69,6 +69,8 @@ class SinkRun(RegionRun):
         self, replica: int, entry: Entry, outputs: Sequence[Jumbo | None], reached: Sequence[Root]
     ) -> None:
         """Write; make it visible when it is time to, and at the end."""
+        probe = self.replicas[replica].probes[-1]
+        probe.begin()  # writing is what the step is about
         for jumbo in outputs:
             if jumbo is not None and len(jumbo):
                 self._write(jumbo.batch, entry.born_s)
@@ -76,6 +78,7 @@ class SinkRun(RegionRun):
         due = time.monotonic() - self._shown_s >= self._every_s
         if not self._keeps and (over or due):
             self.commit()
+        probe.end_step(self.region.name)
         if over and not self.ended:
             self.ended = True
             self._told_end()

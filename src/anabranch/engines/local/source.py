@@ -112,8 +112,8 @@ class SourceRun:
             if chunk is None:
                 over = True
             elif not chunk.batch.num_rows and chunk.passed is None:
-                if not self.dispenser.give_back(reader):
-                    self.dispenser.nap()
+                self.dispenser.give_back(reader)
+                self.dispenser.nap()
             else:
                 born_s = time.monotonic()
                 jumbo = placed(chunk, self._schema, self._rank, claim.part, claim.at)

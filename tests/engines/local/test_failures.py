@@ -1,0 +1,290 @@
+"""Whatever fails: the run ends with an error that names the place, and leaves no thread behind."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+import pytest
+
+from anabranch.engines.engine import Options
+from anabranch.engines.local import region as region_module
+from anabranch.engines.local import sink as sink_module
+from anabranch.errors import EngineError, OperatorError
+from anabranch.events import Event, Observed, RunEnded, RunStarted
+from anabranch.io import collect, generate
+from tests.engines.local.failing import SCHEMA, Doomed, numbers
+from tests.engines.local.handmade import wait_until
+from tests.engines.local.rows_to_read import Rows
+
+pytestmark = pytest.mark.timeout(30)
+
+
+def is_prefix(rows: list[int]) -> bool:
+    return rows == list(range(len(rows)))
+
+
+def test_an_operator_that_raises_ends_the_run_by_its_name():
+    def step(batch: Any) -> None:
+        if batch["x"][-1].as_py() >= 100:
+            raise ValueError("no more")
+
+    run = Doomed(step).start()
+    with pytest.raises(OperatorError, match="no more") as failure:
+        run.engine.wait(20)
+    assert failure.value.step == "step"
+    run.assert_gone()
+    assert run.ends == [False]
+    assert is_prefix(run.rows)
+    assert len(run.rows) <= 100
+
+
+def test_what_was_written_and_not_committed_is_gone_after_an_error():
+    class Late(type(collect())):  # type: ignore[misc]
+        """Commits nothing but the opening."""
+
+        def commit(self, version: int) -> None:
+            if version == 0:
+                super().commit(version)
+            else:
+                broken.set()
+
+    broken = threading.Event()
+
+    def step(batch: Any) -> None:
+        if broken.is_set():
+            raise ValueError("no more")
+
+    run = Doomed(step, sink=Late()).start()
+    with pytest.raises(OperatorError):
+        run.engine.wait(20)
+    assert run.rows == []
+
+
+def test_leaving_by_system_exit_is_an_error_that_names_the_step():
+    def step(batch: Any) -> None:
+        raise SystemExit(3)
+
+    run = Doomed(step).start()
+    with pytest.raises(EngineError, match=r"SystemExit: 3") as failure:
+        run.engine.wait(20)
+    assert failure.value.step == "step"
+    run.assert_gone()
+    assert run.ends == [False]
+
+
+def test_a_thread_that_is_killed_ends_the_run_by_the_name_of_its_step():
+    inside: list[int] = []
+
+    def step(batch: Any) -> None:
+        inside.append(threading.get_ident())
+        while True:  # the kill comes between two instructions
+            pass
+
+    run = Doomed(step).start()
+    wait_until(lambda: inside)
+    thread, killer = ctypes.c_ulong(inside[0]), ctypes.py_object(SystemExit)
+    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, killer) == 1
+    with pytest.raises(EngineError) as failure:
+        run.engine.wait(20)
+    assert failure.value.step in ("step", "first")
+    run.assert_gone()
+
+
+class Breaking:
+    """A source that raises at a row."""
+
+    def __init__(self) -> None:
+        self._source = generate(numbers, SCHEMA)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def __copy__(self) -> Breaking:
+        return self
+
+    def read(self, part: str, start: int, rows: int) -> Any:
+        if start >= 100:
+            raise OSError("the disk is gone")
+        return self._source.read(part, start, rows)
+
+
+def test_a_source_that_raises_ends_the_run():
+    run = Doomed(source=Breaking()).start()
+    with pytest.raises(OSError, match="the disk is gone"):
+        run.engine.wait(20)
+    run.assert_gone()
+    assert run.ends == [False]
+    assert is_prefix(run.rows)
+
+
+@pytest.mark.parametrize("method", ["write", "commit"])
+def test_a_sink_that_raises_ends_the_run(method: str):
+    sink = collect()
+    original, calls = getattr(sink, method), []
+
+    def broken(*given: Any) -> None:
+        calls.append(given)
+        if len(calls) > 3:
+            raise OSError("no space left")
+        original(*given)
+
+    setattr(sink, method, broken)
+    run = Doomed(sink=sink).start()
+    with pytest.raises(OSError, match="no space left"):
+        run.engine.wait(20)
+    run.assert_gone()
+    assert run.ends == [False]
+    assert is_prefix(run.rows)
+
+
+def test_a_sink_that_does_not_open_keeps_the_run_from_starting():
+    sink = collect()
+
+    def broken(schema: Any, version: int) -> None:
+        raise OSError("no such place")
+
+    sink.open = broken  # type: ignore[method-assign]
+    run = Doomed(sink=sink)
+    with pytest.raises(OSError, match="no such place"):
+        run.start()
+    run.assert_gone()
+
+
+def raising_at(kind: type, times: int) -> Any:
+    left = [times]
+
+    def listener(event: Event) -> None:
+        if isinstance(event, kind) and left[0]:
+            left[0] -= 1
+            raise RuntimeError("not listening")
+
+    return listener
+
+
+def test_a_listener_that_raises_once_ends_the_run():
+    run = Doomed(listener=raising_at(Observed, 1)).start()
+    with pytest.raises(RuntimeError, match="not listening"):
+        run.engine.wait(20)
+    run.assert_gone()
+    assert run.ends == [False]
+
+
+def test_a_listener_that_always_raises_still_hears_of_the_end():
+    run = Doomed(listener=raising_at(Observed, 1000)).start()
+    with pytest.raises(RuntimeError, match="not listening"):
+        run.engine.wait(20)
+    run.assert_gone()
+    assert run.ends == [False]
+
+
+def test_a_listener_that_raises_at_the_end_fails_the_run():
+    run = Doomed(rows=50, listener=raising_at(RunEnded, 1)).start()
+    with pytest.raises(RuntimeError, match="not listening"):
+        run.engine.wait(20)
+    run.assert_gone()
+
+
+def test_a_listener_that_raises_at_the_start_keeps_the_run_from_starting():
+    run = Doomed(listener=raising_at(RunStarted, 1))
+    with pytest.raises(RuntimeError, match="not listening"):
+        run.start()
+    run.assert_gone()
+
+
+def test_a_sink_that_cannot_show_its_last_rows_still_lets_the_end_be_told(monkeypatch):
+    class Files(type(collect())):  # type: ignore[misc]
+        closed = False
+
+        def commit(self, version: int) -> None:
+            if version:
+                raise OSError("no space left")
+            super().commit(version)
+
+        def close(self) -> None:
+            Files.closed = True
+
+    monkeypatch.setattr(sink_module, "DirectorySink", Files)
+    monkeypatch.setattr(sink_module, "FILES_S", 1e9)  # so that only the end commits
+    run = Doomed(sink=Files()).start()
+    wait_until(lambda: run.engine.rows[1])
+    with pytest.raises(OSError, match="no space left"):
+        run.engine.stop()
+    assert run.ends == [False]
+    assert Files.closed
+
+
+def test_one_of_several_errors_is_told():
+    together, met = threading.Barrier(2), threading.Event()
+
+    def step(batch: Any) -> None:
+        if not met.is_set():  # it is called again, to find the tuple to blame
+            together.wait(10)
+            met.set()
+        raise ValueError("one of two")
+
+    run = Doomed(step, replicas=2).start()
+    with pytest.raises(OperatorError, match="one of two"):
+        run.engine.wait(20)
+    run.assert_gone()
+    assert run.ends == [False]
+
+
+def test_an_error_in_the_middle_of_a_switch_leaves_no_thread_behind(monkeypatch):
+    """The region that switches gets pipelines of its own while another step fails."""
+    reassign = region_module.reassign
+    failing, switching = threading.Event(), threading.Event()
+
+    def step(batch: Any) -> None:
+        if failing.is_set():
+            raise ValueError("no more")
+
+    run = Doomed(step)
+
+    def slow_reassign(*given: Any) -> None:
+        switching.set()
+        wait_until(lambda: run.engine.region("first").gate._closed)
+        reassign(*given)
+
+    monkeypatch.setattr(region_module, "reassign", slow_reassign)
+    monkeypatch.setattr("anabranch.engines.local.engine.END_S", 1.0)
+    run.start()
+    run.engine.apply(run.plan.with_pipelines("first", 1, 1))
+    assert switching.wait(10)
+    failing.set()
+    with pytest.raises(OperatorError, match="no more"):
+        run.engine.wait(20)
+    assert run.threads() == []
+
+
+class Quiet(Rows):
+    """An endless source without rows; who reads further on fails, once another one has begun."""
+
+    def __init__(self) -> None:
+        super().__init__([0], bounded=False)
+        self.asked, self.over = threading.Event(), False
+
+    def __copy__(self) -> Quiet:
+        return self
+
+    def read(self, part: str, start: int, rows: int) -> Any:
+        if self.over or (start and self.asked.wait(10)):
+            raise OSError("the line is dead")
+        if not start:
+            self.asked.set()
+        return super().read(part, start, rows)
+
+
+def test_a_reader_that_waits_for_rows_ends_when_another_one_fails(monkeypatch):
+    monkeypatch.setattr("anabranch.engines.local.engine.END_S", 1.0)
+    source = Quiet()
+    run = Doomed(source=source)
+    plan = run.plan.with_source("rows", replicas=2, batch_rows=4)
+    run.engine = type(run.engine)(run.flow, plan, Options())
+    run.start()
+    with pytest.raises(OSError, match="the line is dead"):
+        run.engine.wait(20)
+    left = run.threads()
+    source.over = True  # lets the thread end that asks again and again
+    assert [name for name in left if not name.endswith("driver")] == []

@@ -1,0 +1,57 @@
+"""A sink much slower than its source: what waits in between is bounded."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from anabranch.engines.engine import Options
+from anabranch.engines.local import engine as engine_module
+from anabranch.engines.local.engine import LocalEngine
+from anabranch.engines.local.gate import QUOTA
+from anabranch.engines.local.holding import SMALL_ROWS
+from anabranch.flow import Flow
+from anabranch.io import call, generate
+from anabranch.plan.plan import Plan
+
+SECONDS = 3.0
+BATCH_ROWS = 1000
+SCHEMA = pa.schema([("x", pa.int64())])
+
+
+def numbers(rng: Any, index: Any) -> dict[str, Any]:
+    return {"x": index}
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096
+
+
+@pytest.mark.timeout(30)
+def test_a_sink_a_hundred_times_slower_than_its_source_does_not_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(engine_module, "DRAIN_S", 0.1)
+    flow = Flow("slow-sink")
+    sink = call(lambda batch, version: time.sleep(batch.num_rows * 2e-5))
+    source = flow.source("rows", generate(numbers, SCHEMA))
+    source.map("all", lambda b: {}, keeps="*").sink("out", sink)
+    plan = Plan.sequential(flow).with_source("rows", batch_rows=BATCH_ROWS)
+    engine = LocalEngine(flow, plan, Options())
+    before = resident_bytes()
+    engine.start(lambda event: None)
+    most_rows, until = 0, time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        most_rows = max(most_rows, sum(gate.length()[1] for gate in engine._parts.gates))
+        time.sleep(0.01)
+    grown = resident_bytes() - before
+    engine.stop()
+    gates = len(engine._parts.gates)
+    assert engine.rows[1] > 0
+    assert most_rows <= gates * QUOTA * (SMALL_ROWS + BATCH_ROWS)
+    assert grown < 64 << 20

@@ -1,0 +1,111 @@
+"""The profiler: what scripted probes come to in an observation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.engines.local.assembly import Assembly
+from anabranch.engines.local.probe import Probe
+from anabranch.engines.local.profiler import Average, Profiler
+from anabranch.flow import Flow
+from anabranch.io import collect, memory
+from anabranch.operators.aggregates import count
+from anabranch.plan.plan import Plan
+
+
+class Scripted(Probe):
+    """A probe whose processor time a test sets."""
+
+    spent_s = 0.0
+
+    def cpu_s(self) -> float:
+        return self.spent_s
+
+    def work(self, step: str, rows_in: int, rows_out: int, cpu_s: float, rest_s: float = 0.0):
+        self.count(step, rows_in, rows_out)
+        self.cpu[step] += cpu_s
+        self.spent_s += cpu_s + rest_s
+
+
+@pytest.fixture
+def watched() -> tuple[Profiler, Plan]:
+    flow = Flow("seen", buckets=4)
+    source = flow.source("rows", memory([{"k": i} for i in range(100)]))
+    source.map("one", lambda b: {}, keeps="*").filter("two", lambda b: [True]).aggregate(
+        "count", key="k", n=count()
+    ).sink("out", collect())
+    plan = Plan.sequential(flow).with_replicas("count", 2)
+    parts = Assembly(flow, plan, None, False, lambda: None)
+    return Profiler(parts.regions, parts.sources, parts.latencies), plan
+
+
+def probe(profiler: Profiler, plan: Plan, region: str, replica: int = 0) -> Scripted:
+    made = Scripted(region, plan.region(region).pipelines[0], replica)
+    profiler.watch(made)
+    return made
+
+
+def test_an_average_begins_with_its_first_value_and_forgets_by_and_by():
+    average = Average(periods=9)
+    assert [average.add(value) for value in (1.0, 1.0, 0.0)] == pytest.approx([1.0, 1.0, 0.8])
+    for _ in range(100):
+        last = average.add(0.0)
+    assert last < 1e-6
+
+
+def test_a_look_tells_what_was_done_since_the_last_one(watched: Any):
+    profiler, plan = watched
+    replicas = [probe(profiler, plan, "count", r) for r in range(2)]
+    for replica, rows in zip(replicas, (10, 30), strict=True):
+        replica.work("count", rows, rows // 2, cpu_s=0.1)
+    first = profiler.look(1.0, plan, written=7).step("count")
+    replicas[0].work("count", 5, 5, cpu_s=0.3)
+    second = profiler.look(2.0, plan, written=9)
+    assert (first.rows_in, first.rows_out, first.busy_s) == (40, 20, pytest.approx(0.2))
+    step = second.step("count")
+    assert (step.rows_in, step.rows_out, step.busy_s) == (5, 5, pytest.approx(0.3))
+    assert (second.batch, second.rows_out) == (1, 2)
+
+
+def test_a_pipeline_is_as_busy_as_its_replicas_on_average(watched: Any):
+    profiler, plan = watched
+    replicas = [probe(profiler, plan, "count", r) for r in range(2)]
+    replicas[0].work("count", 1, 1, cpu_s=0.5, rest_s=0.1)
+    replicas[1].work("count", 1, 1, cpu_s=0.1, rest_s=0.1)
+    seen = profiler.look(1.0, plan, written=0)
+    (pipeline,) = [each for each in seen.pipelines if each.region == "count"]
+    assert pipeline.busy_share == pytest.approx(0.4)
+    assert pipeline.overhead_share == pytest.approx(0.1)
+
+
+def test_a_probe_that_has_ended_is_counted_once_more_and_then_forgotten(watched: Any):
+    profiler, plan = watched
+    ended = probe(profiler, plan, "count")
+    ended.work("count", 4, 4, cpu_s=0.1)
+    ended.ended = True
+    assert profiler.look(1.0, plan, written=0).step("count").rows_in == 4
+    assert profiler.look(2.0, plan, written=0).step("count").rows_in == 0
+    assert not profiler._readings
+
+
+def test_averages_of_regions_that_have_switched_begin_anew(watched: Any):
+    profiler, plan = watched
+    replica = probe(profiler, plan, "count")
+
+    def busy(at_s: float, cpu_s: float) -> float:
+        replica.work("count", 1, 1, cpu_s)
+        seen = profiler.look(at_s, plan, written=0)
+        return next(each.busy_share for each in seen.pipelines if each.region == "count")
+
+    assert busy(1.0, 1.0) == pytest.approx(0.5)
+    assert busy(2.0, 0.0) == pytest.approx(0.5 * (1 - 2 / 31))
+    profiler.forget(["count"])
+    assert busy(3.0, 0.2) == pytest.approx(0.1)
+
+
+def test_a_look_without_time_in_between_divides_by_nothing(watched: Any):
+    profiler, plan = watched
+    profiler.look(1.0, plan, written=0)
+    assert profiler.look(1.0, plan, written=0).rows_in == 0

@@ -1,0 +1,121 @@
+"""Flows whose queues block each other come to their end; slow ones keep their bounds."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from anabranch.engines.engine import Options
+from anabranch.engines.local import engine as engine_module
+from anabranch.engines.local.engine import LocalEngine
+from anabranch.engines.local.gate import QUOTA, ElasticGate
+from anabranch.flow import Flow
+from anabranch.io import call, collect, generate
+from anabranch.plan.plan import Plan
+from anabranch.testing.compare import difference
+from anabranch.testing.result import RunResult
+from anabranch.testing.sequential import run_sequential
+from tests.engines.local.handmade import wait_until
+
+pytestmark = pytest.mark.timeout(60)
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
+ROWS = 600
+
+
+def numbers(rng: Any, index: Any) -> dict[str, Any]:
+    return {"ts": index, "k": index % 3}
+
+
+@pytest.fixture
+def relaxed(monkeypatch: pytest.MonkeyPatch) -> list[ElasticGate]:
+    """The gates that had to be relaxed."""
+    gates: list[ElasticGate] = []
+    relax = ElasticGate.relax
+
+    def watched(gate: ElasticGate) -> None:
+        gates.append(gate)
+        relax(gate)
+
+    monkeypatch.setattr(ElasticGate, "relax", watched)
+    return gates
+
+
+def diamond(rate_per_s: float | None) -> Flow:
+    """One branch is far behind the other, and a join waits for both."""
+    flow = Flow("diamond", buckets=4)
+    source = flow.source("rows", generate(numbers, SCHEMA, ROWS, rate_per_s))
+    early = source.timed("early", "ts", lateness=0)
+    late = source.timed("late", "ts", lateness=ROWS // 2)
+    early.join("both", late, key="k", within=2).sink("out", collect())
+    return flow
+
+
+def run_diamond(rate_per_s: float | None) -> tuple[bool, Any]:
+    flow, sink = diamond(rate_per_s), collect()
+    plan = Plan.sequential(flow).with_source("rows", batch_rows=5)
+    engine = LocalEngine(flow.writing({"out": sink}), plan, Options())
+    engine.start(lambda event: None)
+    ended = engine.wait(4.0)
+    engine.stop()
+    expected = run_sequential(diamond(None))
+    got = RunResult({"out": sink.table()}, expected.counters)
+    return ended, difference(flow, expected, got)
+
+
+def test_a_join_of_branches_far_apart_gets_longer_queues_and_ends(relaxed: list[ElasticGate]):
+    assert run_diamond(None) == (True, None)
+    assert relaxed
+
+
+def test_a_paced_source_that_is_held_up_does_not_hide_a_standstill():
+    assert run_diamond(1e6) == (True, None)
+
+
+def test_queues_are_not_made_longer_for_a_source_that_is_slow(relaxed: list[ElasticGate]):
+    flow = Flow("slow")
+    rows = generate(numbers, SCHEMA, 12, rate_per_s=20.0)
+    flow.source("rows", rows, time="ts").map("all", lambda b: {}, keeps="*").sink("out", collect())
+    engine = LocalEngine(flow, Plan.sequential(flow), Options())
+    engine.start(lambda event: None)
+    assert engine.wait(20.0)
+    assert relaxed == []
+
+
+def test_queues_are_not_made_longer_for_an_operator_that_is_slow(relaxed: list[ElasticGate]):
+    def slow(batch: pa.RecordBatch) -> dict[str, Any]:
+        time.sleep(0.25)  # several ticks
+        return {}
+
+    flow = Flow("slow")
+    rows = generate(numbers, SCHEMA, 60)
+    flow.source("rows", rows).map("slow", slow, keeps="*").sink("out", collect())
+    engine = LocalEngine(flow, Plan.sequential(flow).with_source("rows", batch_rows=5), Options())
+    engine.start(lambda event: None)
+    wait_until(lambda: engine._parts.gates[0].held_up)
+    assert engine.wait(20.0)
+    assert relaxed == []
+
+
+def test_a_slow_sink_keeps_the_bounds_of_the_queues(
+    relaxed: list[ElasticGate], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(engine_module, "DRAIN_S", 0.1)
+    flow = Flow("slow")
+    rows = generate(numbers, SCHEMA)
+    sink = call(lambda batch, version: time.sleep(0.25))
+    flow.source("rows", rows).map("all", lambda b: {}, keeps="*").sink("out", sink)
+    plan = Plan.sequential(flow).with_source("rows", batch_rows=100)
+    engine = LocalEngine(flow, plan, Options())
+    engine.start(lambda event: None)
+    most = 0
+    until = time.monotonic() + 2.0
+    while time.monotonic() < until:
+        most = max(most, sum(gate.length()[0] for gate in engine._parts.gates))
+        time.sleep(0.01)
+    engine.stop()
+    assert relaxed == []
+    assert most <= 4 * QUOTA

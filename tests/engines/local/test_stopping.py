@@ -1,0 +1,225 @@
+"""Stopping, from wherever and however often; wishes that come at the wrong moment."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.engines.local import engine as engine_module
+from anabranch.errors import EngineError, PlanError
+from anabranch.events import Event, Reconfiguration, RunStarted
+from anabranch.flow import Flow
+from anabranch.io import collect, memory
+from anabranch.plan.plan import Plan
+from tests.engines.local.failing import Doomed
+from tests.engines.local.handmade import Side, wait_until
+from tests.engines.local.rows_to_read import Rows
+
+pytestmark = pytest.mark.timeout(30)
+
+
+def is_prefix(rows: list[int]) -> bool:
+    return rows == list(range(len(rows)))
+
+
+def test_a_stop_finishes_what_is_under_way_and_shows_it():
+    run = Doomed().start()
+    wait_until(lambda: run.engine.rows[1] > 50)
+    run.engine.stop()
+    read, written = run.engine.rows
+    assert read == written == len(run.rows)
+    assert is_prefix(run.rows)
+    assert run.ends == [False]
+    run.assert_gone()
+
+
+def test_several_stops_are_one():
+    run = Doomed().start()
+    stops = [Side(run.engine.stop) for _ in range(3)]
+    for stop in stops:
+        stop.end()
+    run.engine.stop()
+    assert run.ends == [False]
+    run.assert_gone()
+
+
+def test_a_listener_may_stop_the_run():
+    def listener(event: Event) -> None:
+        if isinstance(event, Reconfiguration):
+            run.engine.stop()
+
+    run = Doomed(listener=listener).start()
+    run.engine.apply(run.wide(2))
+    assert run.engine.wait(20)
+    assert run.ends == [False]
+    run.assert_gone()
+
+
+def test_a_listener_may_stop_the_run_as_soon_as_it_has_started():
+    def listener(event: Event) -> None:
+        if isinstance(event, RunStarted):
+            run.engine.stop()
+
+    run = Doomed(listener=listener)
+    run.start()
+    assert run.engine.wait(10)
+    assert run.ends == [False]
+
+
+def test_an_operator_may_stop_the_run():
+    def step(batch: Any) -> None:
+        if batch["x"][-1].as_py() > 100:
+            run.engine.stop()
+
+    run = Doomed(step).start()
+    assert run.engine.wait(20)
+    assert run.ends == [False]
+    assert is_prefix(run.rows)
+    run.assert_gone()
+
+
+class Blocked:
+    """A run whose operator waits for the test, with a switch that waits for the operator."""
+
+    def __init__(self) -> None:
+        self.inside, self.go_on = threading.Event(), threading.Event()
+        self.run = Doomed(self._step).start()
+        assert self.inside.wait(10)
+        self.run.engine.apply(self.run.wide(3))
+        wait_until(lambda: self.run.engine._change is not None)
+
+    def _step(self, batch: Any) -> None:
+        self.inside.set()
+        self.go_on.wait(25)
+
+
+def test_a_stop_in_the_middle_of_a_switch_waits_for_it():
+    blocked = Blocked()
+    stopping = Side(blocked.run.engine.stop)
+    blocked.go_on.set()
+    stopping.end()
+    run = blocked.run
+    assert is_prefix(run.rows)
+    assert run.engine.rows[0] == len(run.rows)
+    assert run.engine.plan in (run.plan, run.wide(3))
+    assert run.engine.plan.region("step") == run.engine.region("step").plan
+    run.assert_gone()
+
+
+def test_a_step_that_never_returns_is_named_when_patience_ends(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(engine_module, "DRAIN_S", 0.1)
+    monkeypatch.setattr(engine_module, "END_S", 0.2)
+    blocked = Blocked()
+    try:
+        with pytest.raises(EngineError, match="still at work") as failure:
+            blocked.run.engine.stop()
+        assert failure.value.step == "step"
+        assert blocked.run.ends == [False]
+        assert blocked.run.engine.plan == blocked.run.plan  # the switch did not happen at all
+    finally:
+        blocked.go_on.set()
+    blocked.run.assert_gone()
+
+
+def test_a_plan_of_another_flow_is_refused_and_the_run_goes_on():
+    other = Flow("other")
+    other.source("rows", memory([{"x": 1}])).sink("out", collect())
+    run = Doomed().start()
+    for wrong in (Plan.sequential(other), run.plan.with_bucket_map("first", (0,))):
+        with pytest.raises(PlanError):
+            run.engine.apply(wrong)
+    before = run.engine.rows[1]
+    wait_until(lambda: run.engine.rows[1] > before)
+    run.engine.stop()
+    assert run.engine.plan == run.plan
+    assert run.engine.reconfigurations() == []
+
+
+def test_the_newest_wish_wins():
+    blocked = Blocked()
+    for replicas in (4, 5, 2):
+        blocked.run.engine.apply(blocked.run.wide(replicas))
+    blocked.go_on.set()
+    wait_until(lambda: len(blocked.run.engine.reconfigurations()) == 2)
+    changes = [Plan.from_json(c.after) for c in blocked.run.engine.reconfigurations()]
+    blocked.run.engine.stop()
+    assert changes == [blocked.run.wide(3), blocked.run.wide(2)]
+
+
+def test_a_wish_for_the_plan_in_force_changes_nothing():
+    run = Doomed().start()
+    run.engine.apply(run.plan)
+    wait_until(lambda: run.engine._wish is None)
+    run.engine.stop()
+    assert run.engine.reconfigurations() == []
+
+
+def test_wishes_and_stops_after_the_end_are_harmless():
+    run = Doomed(rows=100).start()
+    assert run.engine.wait(20)
+    run.engine.apply(run.wide(2))
+    run.engine.stop()
+    assert run.engine.wait(0)
+    assert (run.engine.plan, run.ends, len(run.rows)) == (run.plan, [True], 100)
+    run.assert_gone()
+
+
+def test_an_endless_source_that_has_nothing_is_not_asked_all_the_time():
+    source = Rows([3], bounded=False)
+    flow = Flow("idle")
+    flow.source("rows", source).sink("out", collect())
+    engine = engine_module.LocalEngine(flow, Plan.sequential(flow), engine_module.Options())
+    engine.start(lambda event: None)
+    wait_until(lambda: engine.rows[1] == 3)
+    before, finished = source.reads, threading.Event()
+    finished.wait(0.3)
+    reads = source.reads - before
+    engine.stop()
+    assert reads <= 60  # a nap takes 10 ms
+
+
+SCRIPT = """
+import sys
+import pyarrow as pa
+import anabranch as ab
+
+def numbers(rng, index):
+    return {"x": index}
+
+def show(batch, version):
+    for x in batch["x"].to_pylist():
+        print(x)
+    sys.stdout.flush()
+
+flow = ab.Flow("endless")
+rows = ab.generate(numbers, pa.schema([("x", pa.int64())]), rate_per_s=1000)
+flow.source("rows", rows).filter("all", lambda b: [True] * b.num_rows).sink("out", ab.call(show))
+ab.run(flow, engine="local")
+"""
+
+
+def test_ctrl_c_ends_a_run_and_keeps_what_was_committed(tmp_path: Path):
+    script, errors = tmp_path / "endless.py", tmp_path / "errors.txt"
+    script.write_text(SCRIPT)
+    command = [sys.executable, str(script)]
+    with (
+        errors.open("w") as told,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            first = [int(process.stdout.readline()) for _ in range(20)]
+            process.send_signal(signal.SIGINT)
+            rest = Side(process.stdout.read).end()
+            process.wait(10)
+        finally:
+            process.kill()
+    assert process.returncode in (130, -signal.SIGINT)
+    assert "KeyboardInterrupt" in errors.read_text()
+    assert is_prefix([*first, *map(int, rest.split())])
