@@ -22,7 +22,7 @@ LAYERS = (
     {"engines", "adapt"},
     {"run"},
     {"testing"},
-    {"apps", "view", "cli", "__main__"},
+    {"apps", "view", "reproduce", "cli", "__main__"},
 )
 RANK = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer}
 TOP = len(LAYERS) - 1

@@ -26,6 +26,7 @@ from anabranch.io import parquet
 from anabranch.io.collect import CollectSink
 from anabranch.io.read_back import read_back
 from anabranch.plan.plan import Plan
+from anabranch.reproduce.command import register as register_reproduce
 from anabranch.run import rollback, start
 from anabranch.testing.check import check as check_flow
 from anabranch.view.outcome import as_object, in_words
@@ -289,6 +290,9 @@ def read_plan(file: Path) -> Plan:
         raise UnknownNameError(
             str(file), "a readable plan file", str(error), "write one with `anabranch plan --json`"
         ) from error
+
+
+register_reproduce(cli)
 
 
 def main() -> None:

@@ -1,0 +1,1 @@
+"""The papers' claims beside what this machine shows, one module per paper."""
