@@ -60,6 +60,10 @@ class Emission(NamedTuple):
     values: tuple[Any, ...]
 
 
+Outs = tuple[tuple[str, tuple[str, ...]], ...]
+"""The outputs an author may emit to: name and columns of each."""
+
+
 class Invocation:
     """One firing of an operator for one key.
 
@@ -71,6 +75,24 @@ class Invocation:
         state: This key's mapping; what is written survives, moves and is checkpointed.
     """
 
+    # Nothing else can be hung on it: whether the next firing would see it is not said.
+    __slots__ = (
+        "_base",
+        "_emissions",
+        "_entry",
+        "_fill",
+        "_outs",
+        "_stateless",
+        "_step",
+        "_taken",
+        "_timed",
+        "emitted",
+        "follow_tuples",
+        "key",
+        "reason",
+        "tag",
+    )
+
     def __init__(
         self,
         step: str,
@@ -79,14 +101,14 @@ class Invocation:
         taken: list[list[Waiting]],
         reason: Reason,
         base: tuple[int, ...],
-        outs: tuple[tuple[str, tuple[str, ...]], ...],
+        outs: Outs,
         tag: str = "",
         fill: dict[str, Any] | None = None,
         timed: bool = False,
         stateless: bool = False,
     ) -> None:
         """Made by the runtime."""
-        self.key, self.reason, self.tag, self.time = key, reason, tag, base[0]
+        self.key, self.reason, self.tag = key, reason, tag
         self._step, self._entry, self._taken, self._base = step, entry, taken, base
         self._outs, self._fill, self._timed, self._stateless = outs, fill or {}, timed, stateless
         self.emitted: list[list[Emission]] = [[] for _ in outs]
@@ -96,6 +118,11 @@ class Invocation:
     def continue_numbering(self, emissions: dict[tuple[int, ...], int]) -> None:
         """Go on counting emissions where the previous firing of the same event stopped."""
         self._emissions = emissions
+
+    @property
+    def time(self) -> int:
+        """Event time of the firing."""
+        return self._base[0]
 
     @property
     def state(self) -> dict[str, Any]:
@@ -113,11 +140,22 @@ class Invocation:
         """The tuples of this firing on one input port, in order."""
         for waiting in self._taken[port]:
             if self.follow_tuples:
-                self._base, self.time = waiting.position, waiting.position[0]
+                self._base = waiting.position
             yield waiting.row
 
     def emit(self, to: str = "out", /, **values: Any) -> None:
         """Send one tuple to an output. Key columns that are not given are filled in."""
+        port, row = self._checked(to, values)
+        number = self._emissions.get(self._base, 0)
+        self._emissions[self._base] = number + 1
+        self.emitted[port].append(Emission((*self._base, number), row))
+
+    def _key_values(self) -> dict[str, Any]:
+        """Key columns and their values."""
+        return self._fill
+
+    def _checked(self, to: str, values: dict[str, Any]) -> tuple[int, tuple[Any, ...]]:
+        """Port and values, in the order of its columns, of what an author emits."""
         names = [name for name, _ in self._outs]
         if to not in names:
             raise OperatorError(
@@ -128,7 +166,7 @@ class Invocation:
             )
         port = names.index(to)
         columns = self._outs[port][1]
-        for name, value in self._fill.items():
+        for name, value in self._key_values().items():
             if name in columns and not _same(values.setdefault(name, value), value):
                 raise OperatorError(
                     self._step,
@@ -143,10 +181,7 @@ class Invocation:
                 f"{sorted(values)}",
                 "emit every column that out= declares, and no other",
             )
-        number = self._emissions.get(self._base, 0)
-        self._emissions[self._base] = number + 1
-        position = (*self._base, number)
-        self.emitted[port].append(Emission(position, tuple(values[c] for c in columns)))
+        return port, tuple(values[c] for c in columns)
 
     def set_timer(self, at: int | datetime, tag: str = "") -> None:
         """Fire at an event time, before the tuples of that time; a past time means the next one."""

@@ -65,10 +65,9 @@ def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
 def row_reader(schema: pa.Schema) -> Callable[[pa.RecordBatch], Iterable[Any]]:
     """A function that turns batches of a schema into rows."""
     cls = row_class(tuple(schema.names))
-    make = cls._make  # type: ignore[attr-defined]
 
     def read(batch: pa.RecordBatch) -> Iterable[Any]:
-        return (make(values) for values in zip(*map(python_values, batch.columns), strict=True))
+        return map(cls, zip(*map(python_values, batch.columns), strict=True))
 
     return read
 
@@ -78,11 +77,9 @@ def row_class(names: tuple[str, ...]) -> type:
     if names not in _CLASSES:
         members: dict[str, Any] = {n: property(itemgetter(i)) for i, n in enumerate(names)}
         members.update(__slots__=(), _fields=names)
-        cls = type("Row", (Row,), members)
-        cls._make = lambda values, cls=cls: tuple.__new__(cls, values)  # type: ignore[attr-defined]
-        _CLASSES[names] = cls
+        _CLASSES[names] = type("Row", (Row,), members)
     return _CLASSES[names]
 
 
 def _remake(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
-    return row_class(names)._make(values)  # type: ignore[attr-defined]
+    return row_class(names)(values)

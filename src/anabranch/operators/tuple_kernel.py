@@ -13,12 +13,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-
 from anabranch.errors import BufferLimitError, OperatorError
 from anabranch.graph import StateKind
 from anabranch.operators.base import Kernel, KernelContext, OnError, Outputs, failure
+from anabranch.operators.emissions import jumbo_of, merged
 from anabranch.operators.invocation import (
     Emission,
     Invocation,
@@ -27,20 +25,19 @@ from anabranch.operators.invocation import (
     Timer,
     Waiting,
 )
-from anabranch.operators.key_identity import may_hold_nan, remembered, shown
+from anabranch.operators.key_places import KeyPlaces
+from anabranch.operators.quick_replay import QuickReplay, Timed, applies_to
 from anabranch.operators.rows import row_reader
 from anabranch.operators.schedule import Take
 from anabranch.operators.times import duration
 from anabranch.operators.wakes import Wakes
-from anabranch.state.hashing import bucket_of, hash_columns, order_prefix
-from anabranch.state.positions import FIRST, LAST, ROOT_WIDTH, Jumbo, Positions, Root, is_end
+from anabranch.state.positions import FIRST, LAST, ROOT_WIDTH, Jumbo, Root, is_end
 from anabranch.state.store import ObjectStore
 
 if TYPE_CHECKING:
     from anabranch.operators.tuples import TupleOperator
 
 Arrival = tuple[tuple[int, ...], int, Any]  # position, port, row
-GLOBAL_KEY: tuple[()] = ()
 
 
 class TupleKernel(Kernel):
@@ -58,9 +55,13 @@ class TupleKernel(Kernel):
         self._outs = tuple((n, tuple(s.names)) for n, s in operator.out_schemas.items())
         self._ttl = duration(operator.ttl, context.inputs[0].time, context.step)
         self._wakes, self._expiries = Wakes(), Wakes()
-        given = context.inputs[0].schema
-        self._careful_keys = may_hold_nan([given.field(n).type for n in operator.key])
+        self._out: list[list[Emission]] = []
+        self._places = KeyPlaces(
+            operator.key, context.routing, context.buckets, context.inputs[0].schema
+        )
         self._indexed_arrivals = 0
+        self._quick = self._quick_replay() if applies_to(context, operator) else None
+        self._strange_entries = False  # such as an operator with other properties left behind
         # Only here does an invocation consume nothing but tuples of the current event, so that an
         # emission may stand at the tuple it was made from.
         self._follow = (
@@ -75,6 +76,52 @@ class TupleKernel(Kernel):
         if is_end(frontier):
             self.last_time = frontier.sub
         out: list[list[Emission]] = [[] for _ in self.context.outputs]
+        self._out = out
+        quick = self._quick_for(inputs)
+        if quick is not None and inputs[0] is not None:
+            quick.run(inputs[0])
+        else:
+            self._replay_keys(inputs, out)
+        self._fire_due(frontier, out)
+        if is_end(frontier):
+            self._close(frontier, out)
+        made = None if quick is None else quick.jumbos()
+        if quick is not None and made is None:
+            for port, emissions in enumerate(quick.emissions()):
+                out[port].extend(emissions)
+        rest = [
+            jumbo_of(emissions, self.context.step, stream.schema, self._width)
+            for emissions, stream in zip(out, self.context.outputs, strict=True)
+        ]
+        self._out = []
+        if quick is not None:
+            quick.forget()
+        return rest if made is None else list(map(merged, made, rest))
+
+    def _quick_replay(self) -> QuickReplay:
+        def catch_up(key: Any, entry: KeyState, time: int) -> None:
+            self._catch_up(key, entry, time, self._out)
+
+        timed = Timed(catch_up, self._settle, self._ttl)
+        needs = self._operator.timers or self._ttl is not None
+        return QuickReplay(
+            self.context,
+            self._operator,
+            self._outs,
+            self._store,
+            self._places,
+            timed if needs else None,
+        )
+
+    def _quick_for(self, inputs: Sequence[Jumbo | None]) -> QuickReplay | None:
+        """The quick replay, if it can take these tuples."""
+        if self._quick is None or self._strange_entries:
+            return None
+        jumbo = inputs[0]
+        ready = jumbo is not None and len(jumbo) > 0 and jumbo.positions.is_sorted()
+        return self._quick if ready else None
+
+    def _replay_keys(self, inputs: Sequence[Jumbo | None], out: list[list[Emission]]) -> None:
         for (bucket, key), (order, arrivals) in self._by_key(inputs).items():
             if self._operator.state is StateKind.STATELESS:
                 self._run_stateless(arrivals, out)
@@ -86,10 +133,6 @@ class TupleKernel(Kernel):
                 entry = entries[key] = KeyState(order, buffers=buffers)
             self._replay(key, entry, arrivals, out)
             self._settle(bucket, key, entry)
-        self._fire_due(frontier, out)
-        if is_end(frontier):
-            self._close(frontier, out)
-        return [self._to_jumbo(port, made) for port, made in enumerate(out)]
 
     def next_timer(self) -> int | None:
         """Earliest timer of any key."""
@@ -117,30 +160,15 @@ class TupleKernel(Kernel):
             if self._many_ports:
                 positions = positions.under_port(port, self.context.depth)
             rows = self._readers[port](jumbo.batch)
-            places = self._places(jumbo.batch)
-            for position, row, place in zip(positions.rows(), rows, places, strict=True):
-                bucket, prefix, mixed, key = place
-                _, arrivals = grouped.setdefault((bucket, key), ((prefix, mixed), []))
-                arrivals.append((position, port, row))
+            places = zip(*self._places.of(jumbo.batch), strict=True)
+            orders = self._places.orders(jumbo.batch)
+            for position, row, place, order in zip(
+                positions.rows(), rows, places, orders, strict=True
+            ):
+                grouped.setdefault(place, (order, []))[1].append((position, port, row))
         for _, arrivals in grouped.values():
             arrivals.sort(key=lambda a: a[0])
         return grouped
-
-    def _places(self, batch: pa.RecordBatch) -> Any:
-        """Per row: bucket, order of the key (two numbers), key."""
-        names = self._operator.key
-        if not names:
-            return [(0, 0, 0, GLOBAL_KEY)] * batch.num_rows
-        columns = [batch.column(n) for n in names]
-        hashes = hash_columns(columns)
-        routing = [batch.column(n) for n in self.context.routing or names]
-        buckets = bucket_of(hash_columns(routing), self.context.buckets).tolist()
-        values = [c.to_pylist() for c in columns]
-        keys = values[0] if len(names) == 1 else list(zip(*values, strict=True))
-        if self._careful_keys:
-            keys = [remembered(k) for k in keys]
-        prefixes = order_prefix(columns[0]).tolist()
-        return zip(buckets, prefixes, hashes.view(np.int64).tolist(), keys, strict=True)
 
     def _run_stateless(self, arrivals: list[Arrival], out: list[list[Emission]]) -> None:
         for position, port, row in arrivals:
@@ -154,18 +182,25 @@ class TupleKernel(Kernel):
         """One event after another: due timers first, then its tuples, then the schedule."""
         for root, event in groupby(arrivals, key=lambda a: a[0][:ROOT_WIDTH]):
             time = root[0]
-            self._end_chains(entry)
-            numbering: dict[tuple[int, ...], int] = {}
-            while entry.timers and entry.timers[0].time <= time:
-                self._fire(key, entry, entry.timers[0], out, numbering)
-                self._end_chains(entry)
-            self._expire(entry, time)
+            self._catch_up(key, entry, time, out)
             base = root
             for position, port, row in event:
                 entry.buffers[port].append(Waiting(position, row))
                 base = position
             entry.touched = max(entry.touched, time)
             self._run_schedule(key, entry, base, out)
+
+    def _catch_up(self, key: Any, entry: KeyState, time: int, out: list[list[Emission]]) -> None:
+        """Before an event: fire the timers that are due, forget what is too old."""
+        self._fire_timers(key, entry, time, out)
+        self._expire(entry, time)
+
+    def _fire_timers(self, key: Any, entry: KeyState, upto: int, out: list[list[Emission]]) -> None:
+        numbering: dict[tuple[int, ...], int] = {}
+        self._end_chains(entry)
+        while entry.timers and entry.timers[0].time <= upto:
+            self._fire(key, entry, entry.timers[0], out, numbering)
+            self._end_chains(entry)
 
     def _run_schedule(
         self, key: Any, entry: KeyState, base: tuple[int, ...], out: list[list[Emission]]
@@ -216,7 +251,10 @@ class TupleKernel(Kernel):
             self._indexed_arrivals = self._store.arrivals
             self._wakes.clear()
             self._expiries.clear()
+            self._strange_entries = False
             for bucket, key, entry in self._store.items():
+                timers = entry.timers and not self._operator.timers
+                self._strange_entries |= bool(timers or any(entry.buffers))
                 self._note_timer(bucket, key, entry)
                 self._note_expiry(bucket, key, entry)
 
@@ -226,11 +264,7 @@ class TupleKernel(Kernel):
             entry = self._store.bucket(wake.bucket).get(wake.key)
             if entry is None:
                 continue
-            numbering: dict[tuple[int, ...], int] = {}
-            self._end_chains(entry)
-            while entry.timers and entry.timers[0].time <= frontier.time:
-                self._fire(wake.key, entry, entry.timers[0], out, numbering)
-                self._end_chains(entry)
+            self._fire_timers(wake.key, entry, frontier.time, out)
             self._settle(wake.bucket, wake.key, entry)
         # Beyond the stream's last time nothing expires: the end is told to what was there then.
         swept = frontier.time if self.last_time is None else min(frontier.time, self.last_time)
@@ -298,8 +332,7 @@ class TupleKernel(Kernel):
         numbering: dict[tuple[int, ...], int] | None = None,
     ) -> None:
         operator = self._operator
-        if self._careful_keys:
-            key = shown(key)
+        key = self._places.shown(key)
         guarded = operator.policy is not OnError.FAIL
         saved = copy.deepcopy((entry.state, entry.timers)) if guarded else None
         ctx = Invocation(
@@ -358,23 +391,3 @@ class TupleKernel(Kernel):
                 number = numbering.get(base, 0)
                 numbering[base] = number + 1
                 out[-1].append(Emission((*base, number), (port, row, message)))
-
-    def _to_jumbo(self, port: int, made: list[Emission]) -> Jumbo | None:
-        if not made:
-            return None
-        made.sort(key=lambda e: e.position)
-        wanted = self.context.outputs[port].schema
-        arrays = []
-        for index, column in enumerate(wanted):
-            values = [e.values[index] for e in made]
-            try:
-                arrays.append(pa.array(values, type=column.type))
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-                raise OperatorError(
-                    self.context.step,
-                    f"{column.name!r} of type {column.type}",
-                    str(error),
-                    "emit values of the declared type",
-                ) from error
-        batch = pa.RecordBatch.from_arrays(arrays, schema=wanted)
-        return Jumbo(batch, Positions.of_rows([e.position for e in made], self._width))

@@ -1,0 +1,40 @@
+"""What tuple-style operators emitted, as batches in sequential order."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from anabranch.errors import OperatorError
+from anabranch.operators.invocation import Emission
+from anabranch.state.positions import Jumbo, Positions
+
+
+def jumbo_of(made: list[Emission], step: str, wanted: pa.Schema, width: int) -> Jumbo | None:
+    """Emissions in any order as a batch; None when there are none.
+
+    Raises:
+        OperatorError: A value does not fit its column; the first one in order is named.
+    """
+    if not made:
+        return None
+    made.sort(key=lambda e: e.position)
+    arrays = []
+    for index, column in enumerate(wanted):
+        values = [e.values[index] for e in made]
+        try:
+            arrays.append(pa.array(values, type=column.type))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise OperatorError(
+                step,
+                f"{column.name!r} of type {column.type}",
+                str(error),
+                "emit values of the declared type",
+            ) from error
+    batch = pa.RecordBatch.from_arrays(arrays, schema=wanted)
+    return Jumbo(batch, Positions.of_rows([e.position for e in made], width))
+
+
+def merged(*parts: Jumbo | None) -> Jumbo | None:
+    """Several batches of one output in one sequence; None when all are."""
+    found = [jumbo for jumbo in parts if jumbo is not None]
+    return Jumbo.concat(found).in_order() if found else None
