@@ -20,7 +20,7 @@ from anabranch.operators.aggregation import Aggregation, decoded_key, in_sequenc
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.schemas import columns_of
 from anabranch.operators.windows import TimeWindow
-from anabranch.state.key_words import KeyKind, distinct_rows, kind_of, words_of
+from anabranch.state.key_words import KeyKind, group_codes, kind_of, words_of
 from anabranch.state.positions import Ints, Jumbo, Root
 
 
@@ -117,7 +117,11 @@ class CombineKernel(Kernel):
         positions = jumbo.positions.pad(self.context.depth)
         state = self._functions.blank(groups)
         self._functions.locate(state, codes, self._functions.lift(jumbo.batch), positions)
-        columns = [k.take(pa.array(last)) for k in keys] + self._functions.to_arrow(state)
+        # In the order of the stream, so that nobody has to sort, and positions are near each other.
+        order = np.argsort(last)
+        last, chosen = last.take(order), pa.array(order)
+        columns = [k.take(pa.array(last)) for k in keys]
+        columns += [part.take(chosen) for part in self._functions.to_arrow(state)]
         batch = pa.RecordBatch.from_arrays(columns, schema=self.context.outputs[0].schema)
         level = np.broadcast_to(np.int64(number), groups)
         return Jumbo(batch, positions.take(last).extend(level))
@@ -164,5 +168,4 @@ def group_rows(keys: list[pa.Array], rows: int) -> tuple[Ints, int]:
         return np.zeros(rows, np.int64), 1
     texts = [kind_of(k.type) is KeyKind.TEXT for k in keys]
     words = [k if text else words_of(k) for k, text in zip(keys, texts, strict=True)]
-    firsts, codes = distinct_rows(words)
-    return codes, len(firsts)
+    return group_codes(words)

@@ -178,19 +178,24 @@ def word_counts(lengths: Ints) -> Ints:
 
 
 def distinct_rows(columns: Sequence[FixedWords | pa.Array]) -> tuple[Ints, Ints]:
-    """First row of each distinct key, in order of occurrence, and each row's group number.
+    """First row of each distinct key, in order of occurrence, and each row's group number."""
+    codes, groups = group_codes(columns)
+    firsts = np.full(groups, len(codes), np.int64)
+    np.minimum.at(firsts, codes, np.arange(len(codes)))
+    return firsts, codes
+
+
+def group_codes(columns: Sequence[FixedWords | pa.Array]) -> tuple[Ints, int]:
+    """Each row's group number, in order of first occurrence, and how many groups there are.
 
     Text columns come as Arrow arrays, since Arrow finds equal texts faster than words do.
     """
-    rows = len(columns[0])
     codes, groups = _codes(columns[0])
     for column in columns[1:]:
         more, width = _codes(column)
         # Both counts are at most the number of rows, so their product fits 63 bits.
         codes, groups = _codes(FixedWords(codes * max(width, 1) + more, None))
-    firsts = np.full(groups, rows, np.int64)
-    np.minimum.at(firsts, codes, np.arange(rows))
-    return firsts, codes
+    return codes, groups
 
 
 def _codes(column: FixedWords | pa.Array) -> tuple[Ints, int]:

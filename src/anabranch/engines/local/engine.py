@@ -25,6 +25,7 @@ from anabranch.engines.local.profiler import PERIOD_S, Profiler
 from anabranch.engines.local.region import RegionRun
 from anabranch.engines.local.saving import Saver, require_own
 from anabranch.engines.local.standstill import Standstill
+from anabranch.engines.memory import keep_freed_memory
 from anabranch.errors import EngineError
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
@@ -101,6 +102,7 @@ class LocalEngine:
     def start(self, tell: Callable[[Event], None]) -> None:
         """Begin."""
         refuse_what_spark_does(self._flow, self._options)
+        keep_freed_memory()
         checkpoint = self._open_checkpoint()
         require_places(self._plan, self._places)
         self._tell = tell

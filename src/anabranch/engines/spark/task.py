@@ -18,11 +18,11 @@ import pyarrow as pa
 from pyspark import Broadcast, TaskContext
 
 from anabranch.engines.jumbo_ipc import unpack
+from anabranch.engines.memory import freeze_modules, keep_freed_memory
 from anabranch.engines.spark import wire
 from anabranch.engines.spark.dataframes import frontier_after, joined, read_rows
 from anabranch.engines.spark.keeper import Keeper
 from anabranch.engines.spark.layout import Link, Station
-from anabranch.engines.spark.memory import freeze_modules, keep_freed_memory
 from anabranch.engines.spark.meter import Meter
 from anabranch.engines.spark.outbox import Outbox
 from anabranch.engines.spark.program import Batch, Program

@@ -1,4 +1,4 @@
-"""Memory of the Python workers: what costs time between batches, and need not."""
+"""Memory of processes that run flows: what costs time between jumbo tuples, and need not."""
 
 from __future__ import annotations
 
