@@ -13,6 +13,7 @@ from anabranch.engines.routing import Router
 from anabranch.io.reader import SourceReader
 from anabranch.operators.invocation import KeyState
 from anabranch.operators.timed import TimedKernel
+from anabranch.operators.wakes import Wakes
 from anabranch.state.gate import Gate
 from anabranch.state.positions import FIRST, LAST, Root
 from anabranch.state.store import ObjectStore
@@ -73,13 +74,7 @@ def lose_schedule_buffers(patch: Patch) -> None:
 
 def lose_timers(patch: Patch) -> None:
     """A replica that takes a bucket over does not look for its timers."""
-    absorb = ObjectStore.absorb
-
-    def deaf(self: ObjectStore, handover: Any) -> None:
-        absorb(self, handover)
-        self.arrivals -= 1
-
-    patch.setattr(ObjectStore, "absorb", deaf)
+    patch.setattr(Wakes, "absorb", lambda self, heaps: None)
 
 
 def judge_lateness_by_batch(patch: Patch) -> None:

@@ -64,7 +64,7 @@ def test_a_table_taken_over_from_parked_memory_works_in_that_memory(keys):
     mapped = [np.frombuffer(buffer, np.uint8) for buffer in buffers if buffer]
     old, new = unparked(content, buffers), many_keys(keys[:0])
     new.absorb(old.release(EVERYWHERE))
-    slab = new.table._slab
+    slab = new.table._slabs.own
     for array in (*slab.values, slab.times, slab.alive, slab._hashes, slab._index._entries):
         assert any(np.shares_memory(array, memory) for memory in mapped)
     before = [bytes(buffer) for buffer in buffers]
@@ -124,8 +124,8 @@ def test_rows_are_pickled_beside_the_pickle_with_what_was_computed_about_them():
     content, buffers = parked(store)
     assert len(content) < 20_000
     twin = unparked(content, buffers)
-    assert twin.segments[0]._ranked is not None
-    assert twin.segments[0]._ages is not None
+    assert twin.segments[0]._derived.ranked is not None
+    assert twin.segments[0]._derived.ages is not None
     assert twin.all()[0].equals(store.all()[0])
     other = row_store()
     other.absorb(twin.release(EVERYWHERE))

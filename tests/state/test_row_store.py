@@ -60,6 +60,113 @@ def test_released_buckets_are_there_no_more_and_come_back_whole(target, moving):
     assert len(other) == 0
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["put", "move", "renew", "kill", "expire"]),
+            st.lists(KEYS, max_size=6),
+            st.sets(st.integers(0, BUCKETS - 1)),
+            st.integers(0, 2),
+        ),
+        max_size=25,
+    )
+)
+def test_rows_of_a_key_stay_in_order_however_often_their_bucket_moves(script):
+    stores, owner = [store() for _ in range(3)], dict.fromkeys(range(BUCKETS), 0)
+    expected, number, oldest = [], 0, 0
+    for name, keys, buckets, place in script:
+        if name == "put":
+            for n, target in enumerate(stores):
+                share = [k for k in keys if owner[bucket(k)] == n]
+                put(target, share, range(number, number + len(share)), number)
+                expected += [(k, number + i) for i, k in enumerate(share)]
+                number += len(share)
+        elif name == "move":
+            for n, giver in enumerate(stores):
+                moving = [b for b in buckets if owner[b] == n]
+                if n != place and moving:
+                    stores[place].absorb(giver.release(moving))
+            owner |= dict.fromkeys(buckets, place)
+        elif name == "renew":
+            fresh = [store() for _ in stores]
+            for n, giver in enumerate(stores):
+                for moving in (set(owner) & buckets, set(owner) - buckets):
+                    fresh[n].absorb(giver.release([b for b in moving if owner[b] == n]))
+            stores = fresh
+        elif name == "kill":
+            for n, target in enumerate(stores):
+                probe = [k for k in keys if owner[bucket(k)] == n]
+                rows = pa.RecordBatch.from_arrays(
+                    [pa.array(probe, pa.string()), pa.array([0] * len(probe))], schema=SCHEMA
+                )
+                for held_by, places in target.found(target.segment(rows, np.arange(len(probe)))):
+                    target.kill(held_by, places)
+                target.squeeze()
+            expected = [(k, v) for k, v in expected if k not in keys]
+        else:
+            oldest = max(oldest, number - 8)
+            for target in stores:
+                target.expire(oldest)
+    seen = []
+    for n, target in enumerate(stores):
+        for segment in target.segments:
+            rows = segment.take(segment.places()).to_pylist()
+            assert {owner[bucket(row["k"])] for row in rows} <= {n}
+            seen += [(row["k"], row["v"]) for row in rows if row["v"] >= oldest]
+    wanted = [(k, v) for k, v in expected if v >= oldest]
+    for key in {k for k, _ in wanted} | {k for k, _ in seen}:
+        assert [r for r in seen if r[0] == key] == [r for r in wanted if r[0] == key]
+
+
+def test_a_row_that_was_copied_out_is_not_found_where_it_was():
+    one, two = store(), store()
+    put(one, ["a", "b", "c", "d"] * 5, range(20))
+    one.absorb([])
+    mine = {bucket("a")}
+    two.absorb(one.release(mine))
+    (held_by,) = two.segments
+    two.segments = [two._merged([held_by])]
+    one.absorb(two.release(mine))
+    probe = one.segment(held_by.take(held_by.places()), one.number(held_by.live))
+    pairs = [probe.candidates(segment, within=0) for segment in one.segments]
+    assert sum(len(lefts) for lefts, _ in pairs) == len(probe)
+
+
+def test_segments_that_return_go_before_those_that_followed_them():
+    one, two = store(), store()
+    for size, first in ((40, 0), (10, 40), (2, 50)):
+        put(one, ["a", "b"] * (size // 2), range(first, first + size), first)
+    assert len(one.segments) == 3
+    mine = {bucket("a")}
+    two.absorb(one.release(mine))
+    two.segments[:2] = [two._merged(two.segments[:2])]
+    one.absorb(two.release(mine))
+    rows = [row for s in one.segments for row in s.take(s.places()).to_pylist()]
+    assert [row["v"] for row in rows if row["k"] == "a"] == list(range(0, 52, 2))
+
+
+def test_buckets_that_move_share_rows_and_index_and_are_one_again_when_they_return():
+    one, two = store(), store()
+    put(one, [f"key {n}" for n in range(1000)], range(1000))
+    two.absorb(one.release(range(0, BUCKETS, 2)))
+    assert np.shares_memory(one.segments[0].hashes, two.segments[0].hashes)
+    one.absorb(two.release(range(BUCKETS)))
+    assert len(one.segments) == 1
+    assert len(one) == 1000
+
+
+def test_segments_that_came_with_buckets_do_not_pile_up():
+    one, two = store(), store()
+    for turn in range(100):
+        put(one, [f"{turn} {n}" for n in range(40)], range(40))
+        two.absorb(one.release(range(turn % 4, BUCKETS, 2)))
+        put(two, [], [])
+        put(two, [f"{turn} more {n}" for n in range(10)], range(10))
+        one.absorb(two.release(range(turn % 3, BUCKETS, 3)))
+    assert len(one) + len(two) == 5000
+    assert max(len(one.segments), len(two.segments)) <= 20
+
+
 @given(filled(), st.sets(st.integers(0, BUCKETS - 1)))
 def test_a_snapshot_restores_the_buckets_that_are_asked_for(target, wanted):
     before = held(target)

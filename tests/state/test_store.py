@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -141,6 +142,50 @@ def test_the_owner_of_objects_can_tell_that_buckets_came():
     before = store.arrivals
     store.absorb({1: {"k": 1}})
     assert store.arrivals > before
+
+
+class Index:
+    """Knows a bucket or does not."""
+
+    def __init__(self, *known: int) -> None:
+        self.known = set(known)
+
+    def release(self, buckets):
+        given = self.known & set(buckets)
+        self.known -= given
+        return given
+
+    def absorb(self, handover):
+        self.known |= handover
+
+
+def indexed(*known: int) -> tuple[ObjectStore, Index]:
+    store, index = ObjectStore(), Index(*known)
+    for number in known:
+        store.bucket(number)["k"] = number
+    store.move_along(index)
+    return store, index
+
+
+def test_indexes_come_and_go_with_their_buckets():
+    (one, first), (two, second) = indexed(1, 2, 3), indexed()
+    two.absorb(one.release([2, 3, 4]))
+    assert (first.known, second.known) == ({1}, {2, 3})
+    assert two.arrivals == 0
+
+
+@pytest.mark.parametrize("way", ["restored", "from a store without", "unpickled"])
+def test_buckets_that_come_without_their_index_are_told(way):
+    (one, _), (two, index) = indexed(1), indexed()
+    if way == "restored":
+        two.restore(one.snapshot(), [1])
+    elif way == "unpickled":
+        two.absorb(pickle.loads(pickle.dumps(one)).release([1]))
+    else:
+        one.move_along()
+        two.absorb(one.release([1]))
+    assert two.arrivals == 1
+    assert index.known == set()
 
 
 def test_the_length_is_the_number_of_keys():

@@ -175,12 +175,7 @@ class AggregationStore(TableStore):
         super().__init__(
             pa.schema([*(own or [EVERYTHING]), *keys]), pa.schema(list(values)), buckets, routing
         )
-        self._own, self._count, self._arrivals = len(own), buckets, 0
-
-    @property
-    def moves(self) -> tuple[int, int]:
-        """Changes whenever slots that were noted before may be wrong now."""
-        return self._arrivals, self.table.moved
+        self._own, self._count = len(own), buckets
 
     def keys_of(self, operator: Aggregation, batch: pa.RecordBatch) -> list[pa.Array]:
         """The operator's key columns of a batch, as the table wants them."""
@@ -194,23 +189,7 @@ class AggregationStore(TableStore):
 
     def release(self, buckets: Collection[int]) -> Any:
         """Give up buckets, by reference."""
-        self._arrivals += 1
         return super().release([b for b in buckets if b < self._count])
-
-    def absorb(self, handover: Any) -> None:
-        """Take over what another table of the same operator released."""
-        self._arrivals += 1
-        super().absorb(handover)
-
-    def replay(self, changes: bytes, buckets: Collection[int]) -> None:
-        """Put and remove what changed in the given buckets; `restore` puts its rows so too."""
-        self._arrivals += 1
-        super().replay(changes, buckets)
-
-    def take_over(self, other: TableStore) -> None:
-        """Become what another store of the same operator was."""
-        self._arrivals += 1
-        super().take_over(other)
 
 
 class AggregationKernel(Kernel):

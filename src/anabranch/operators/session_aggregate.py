@@ -53,7 +53,6 @@ class SessionKernel(AggregationKernel):
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """Let the batch flow in, then let out what is over."""
-        self._pending.refresh()
         jumbo, made = inputs[0], []
         if jumbo is not None and len(jumbo):
             made.append(self._update(jumbo))

@@ -55,6 +55,7 @@ class TupleKernel(Kernel):
         self._outs = tuple((n, tuple(s.names)) for n, s in operator.out_schemas.items())
         self._ttl = duration(operator.ttl, context.inputs[0].time, context.step)
         self._wakes, self._expiries = Wakes(), Wakes()
+        self._store.move_along(self._wakes, self._expiries)
         self._out: list[list[Emission]] = []
         self._places = KeyPlaces(
             operator.key, context.routing, context.buckets, context.inputs[0].schema
@@ -257,6 +258,9 @@ class TupleKernel(Kernel):
                 self._strange_entries |= bool(timers or any(entry.buffers))
                 self._note_timer(bucket, key, entry)
                 self._note_expiry(bucket, key, entry)
+            # Whoever takes strange entries over has to look at them again.
+            indexes = () if self._strange_entries else (self._wakes, self._expiries)
+            self._store.move_along(*indexes)
 
     def _fire_due(self, frontier: Root, out: list[list[Emission]]) -> None:
         """Fire every timer the frontier has reached; forget what has outlived its time."""

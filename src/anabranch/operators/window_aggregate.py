@@ -42,7 +42,6 @@ class WindowKernel(AggregationKernel):
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """Let the batch flow in, then let out what is over."""
-        self._pending.refresh()
         jumbo = inputs[0]
         if jumbo is not None and len(jumbo):
             keys = self.store.keys_of(self.operator, jumbo.batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,7 +66,7 @@ class ChangeLog:
 
     def touch(self, slots: Ints, capacity: int) -> None:
         """Rows were inserted or changed; `capacity` is how many slots there are room for."""
-        if not self._kept:
+        if not self._kept or not len(slots):
             return
         if capacity > len(self._last):
             self._last = grown(self._last, capacity)
@@ -120,17 +121,34 @@ class ChangeLog:
             log.removed = kept
         return given
 
-    def renumber(self, old_slots: Ints, capacity: int) -> None:
-        """Rows moved: what was `old_slots[i]` is slot i now, all others are gone."""
+    def follow(self, old: Ints, new: Ints, capacity: int) -> None:
+        """Rows moved from some slots to others, which were not used."""
+        if not self._kept or not self._any_touched():
+            return
+        if capacity > len(self._last):
+            self._last = grown(self._last, capacity)
+        versions = self._last.take(old)
+        for number, log in self._versions.items():
+            moved = new[versions == number]
+            if len(moved):
+                self._last[moved] = number
+                log.touched.append(moved)
+
+    def renumber(self, renumbered: Callable[[Ints], Ints], capacity: int) -> None:
+        """Slots have other numbers now, -1 those that are gone; costs what was touched."""
         if not self._kept:
             return
-        last = grown(self._last, max(len(self._last), int(old_slots.max(initial=-1)) + 1))
-        new_of = np.full(len(last), -1, np.int64)
-        new_of[old_slots] = np.arange(len(old_slots))
-        for log in self._versions.values():
-            moved = [new_of.take(slots) for slots in log.touched]
+        # Made when a row is touched: buckets that move when all is saved should cost nothing here.
+        self._last = np.zeros(capacity if self._any_touched() else 0, np.int32)
+        for number in sorted(self._versions):
+            log = self._versions[number]
+            moved = [renumbered(slots) for slots in log.touched]
             log.touched = [slots[slots >= 0] for slots in moved]
-        self._last = grown(last.take(old_slots), capacity)
+            for slots in log.touched:
+                self._last[slots] = number
+
+    def _any_touched(self) -> bool:
+        return any(log.touched for log in self._versions.values())
 
     def _after(self, since: int) -> list[tuple[int, _Version]]:
         if not self._kept:

@@ -2,7 +2,8 @@
 
 An entry is a word: the high half of the hash as a tag, and the slot plus one in the low half. Tags
 only spare comparisons; whether a row is the key is decided by the caller, who compares the keys.
-Probing is linear, each step is one vectorized pass over the rows that are not settled yet.
+Probing is linear, each step is one vectorized pass over the rows that are not settled yet. The few
+rows with a long way look at several places in a pass, since a pass costs much however few they are.
 
 The array is only ever filled up: entries turn into tombstones in place, and a rehash fills a new
 array. So a frozen table can go on reading the old one while its owner goes on writing.
@@ -21,6 +22,10 @@ _TOMBSTONE = np.uint64(1 << 32)  # slot part zero: matches nothing, ends no sear
 _LOW = np.uint64(0xFFFF_FFFF)
 _HIGH = np.uint64(0xFFFF_FFFF_0000_0000)
 _SMALLEST = 64
+_SINGLE_STEPS = 3
+_FAR = 16
+_OFFSETS: Words = np.arange(_FAR, dtype=np.uint64)
+_COLUMNS: Ints = np.arange(_FAR)
 
 Verify = Callable[[Ints, Ints], Mask]
 
@@ -55,7 +60,7 @@ class KeyIndex:
         mask = np.uint64(len(self._entries) - 1)
         places = hashes & mask
         rows: Ints | None = None  # None stands for all rows, which saves indexing in the first pass
-        for _ in range(len(self._entries)):
+        for _ in range(_SINGLE_STEPS):
             entries = self._entries.take(places.view(np.int64))
             low = entries & _LOW
             candidates = np.flatnonzero(((entries ^ hashes) <= _LOW) & (low != 0))
@@ -69,11 +74,38 @@ class KeyIndex:
             unsettled[candidates] = False
             left = np.flatnonzero(unsettled)
             if not len(left):
-                break
+                return found
             rows = left if rows is None else rows.take(left)
             hashes = hashes.take(left)
             places = (places.take(left) + np.uint64(1)) & mask
+        if rows is not None:
+            self._find_far(found, rows, hashes, places, verify)
         return found
+
+    def _find_far(
+        self, found: Ints, rows: Ints, hashes: Words, places: Words, verify: Verify
+    ) -> None:
+        """Go on for the rows that are left, several places at a time."""
+        mask = np.uint64(len(self._entries) - 1)
+        for _ in range(0, len(self._entries), _FAR):
+            around = (places[:, None] + _OFFSETS) & mask
+            entries = self._entries.take(around.view(np.int64))
+            empty = entries == _EMPTY
+            # What stands behind an empty place belongs to others.
+            reached = np.where(empty.any(axis=1), empty.argmax(axis=1), _FAR)
+            low = entries & _LOW
+            alike = ((entries ^ hashes[:, None]) <= _LOW) & (low != 0)
+            alike &= reached[:, None] > _COLUMNS
+            which, column = np.nonzero(alike)
+            slots = low[which, column].view(np.int64) - 1
+            owners = rows.take(which)
+            right = verify(owners, slots)
+            found[owners[right]] = slots[right]
+            left = np.flatnonzero((reached == _FAR) & (found.take(rows) < 0))
+            if not len(left):
+                return
+            rows, hashes = rows.take(left), hashes.take(left)
+            places = (places.take(left) + np.uint64(_FAR)) & mask
 
     def add(self, hashes: Words, slots: Ints) -> None:
         """Add keys that are not there; the caller has asked `full` before."""

@@ -1,12 +1,13 @@
 """Rows with an index by key and time: what a row store is made of.
 
-Hashes only choose candidates: `same_keys` decides.
+Hashes only choose candidates: `same_keys` decides. The index runs by hash and so by bucket, where
+the key decides that: several stores can share one index, each with buckets of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.state.compact import compact
-from anabranch.state.hashing import hash_columns
+from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.key_words import Ints, Mask, Words, decoded, ranges
 from anabranch.state.positions import FIRST, LAST
 
@@ -24,6 +25,17 @@ class Pairs(NamedTuple):
 
     left: Ints
     right: Ints
+
+
+@dataclass
+class _Derived:
+    """What was computed about a segment, for all who share its index."""
+
+    ranked: tuple[Words, Ints, Ints] | None = None
+    ages: Ints | None = None
+    newest: int | None = None
+    borders: Ints | None = None
+    other_hashes: dict[tuple[str, ...], Words] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -37,6 +49,7 @@ class Segment:
         times: Event time.
         serials: Number by arrival: the order of positions among rows of one bucket.
         dead: Which places were taken out since; None when none was.
+        owned: Buckets whose rows are this segment's; None when it has all places.
     """
 
     batch: pa.RecordBatch
@@ -45,9 +58,8 @@ class Segment:
     times: Ints
     serials: Ints
     dead: Mask | None = None
-    _ranked: tuple[Words, Ints, Ints] | None = None
-    _ages: Ints | None = None
-    _other_hashes: dict[tuple[str, ...], Words] = field(default_factory=dict)
+    owned: Mask | None = None
+    _derived: _Derived = field(default_factory=_Derived)
 
     @staticmethod
     def of(batch: pa.RecordBatch, hashes: Words, times: Ints, serials: Ints) -> Segment:
@@ -57,6 +69,8 @@ class Segment:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without rows that the index does not name; what was computed goes along."""
+        if self.owned is not None:
+            return self.only(self.places()).__getstate__()
         state = dict(self.__dict__)
         state["batch"] = batch = compact(self.batch)
         if 2 * len(self) < batch.num_rows:
@@ -68,13 +82,70 @@ class Segment:
         return len(self.rows)
 
     @property
+    def mine(self) -> int:
+        """Number of places of this segment's buckets, taken ones included."""
+        if self.owned is None:
+            return len(self)
+        return int(np.diff(self._borders(len(self.owned)))[self.owned].sum())
+
+    @property
     def live(self) -> int:
         """Number of rows that are there."""
-        return len(self) if self.dead is None else len(self) - int(np.count_nonzero(self.dead))
+        if self.dead is None:
+            return self.mine
+        if self.owned is None:
+            return len(self) - int(np.count_nonzero(self.dead))
+        return len(self.places())
+
+    @property
+    def newest(self) -> int:
+        """No serial is higher than this one."""
+        if self._derived.newest is None:
+            self._derived.newest = int(self.serials.max(initial=-1))
+        return self._derived.newest
 
     def places(self) -> Ints:
         """The places of all rows that are there."""
-        return np.arange(len(self)) if self.dead is None else np.flatnonzero(~self.dead)
+        if self.owned is None:
+            return np.arange(len(self)) if self.dead is None else np.flatnonzero(~self.dead)
+        there = np.repeat(self.owned, np.diff(self._borders(len(self.owned))))
+        return np.flatnonzero(there if self.dead is None else there & ~self.dead)
+
+    def there(self, places: Ints) -> Mask | None:
+        """Which of some places have rows that are there; None when all of them have."""
+        there: Mask | None = None
+        if self.dead is not None:
+            there = ~self.dead.take(places)
+        if self.owned is not None:
+            mine = self.owned.take(bucket_of(self.hashes.take(places), len(self.owned)))
+            there = mine if there is None else there & mine
+        return there
+
+    def holds(self, buckets: int) -> Mask:
+        """Which buckets this segment has places of, if the key decides the bucket."""
+        filled: Mask = np.diff(self._borders(buckets)) > 0
+        return filled if self.owned is None else filled & self.owned
+
+    def part(self, owned: Mask) -> Segment:
+        """Some buckets, which are not this segment's any more; rows and index are shared."""
+        dead = None if self.dead is None else self.dead.copy()
+        part = replace(self, dead=dead, owned=self.holds(len(owned)) & owned)
+        self.owned = self.holds(len(owned)) & ~owned
+        return part
+
+    def join(self, part: Segment) -> None:
+        """Take over the buckets of another segment that shares rows and index."""
+        assert self.owned is not None
+        assert part.owned is not None
+        if self.dead is not None and part.dead is not None:
+            self.dead = self.dead | part.dead
+        elif part.dead is not None:
+            self.dead = part.dead
+        self.owned = self.owned | part.owned
+
+    def is_part_of(self, other: Segment) -> bool:
+        """Whether both share rows and index."""
+        return self.rows is other.rows
 
     def take(self, places: Ints) -> pa.RecordBatch:
         """The rows at some places."""
@@ -87,9 +158,10 @@ class Segment:
 
     def hashes_of(self, names: tuple[str, ...]) -> Words:
         """Hash of some other columns, by place."""
-        if names not in self._other_hashes:
-            self._other_hashes[names] = key_hashes(self.batch, names).take(self.rows)
-        return self._other_hashes[names]
+        known = self._derived.other_hashes
+        if names not in known:
+            known[names] = key_hashes(self.batch, names).take(self.rows)
+        return known[names]
 
     def kill(self, places: Ints) -> None:
         """Take rows out."""
@@ -109,10 +181,10 @@ class Segment:
         )
 
     def expired(self, before: int) -> int:
-        """How many places are older than a time."""
-        if self._ages is None:
-            self._ages = np.sort(self.times)
-        return int(np.searchsorted(self._ages, before))
+        """How many places are older than a time, whoever has them."""
+        if self._derived.ages is None:
+            self._derived.ages = np.sort(self.times)
+        return int(np.searchsorted(self._derived.ages, before))
 
     def candidates(self, other: Segment, within: int | None = None) -> Pairs:
         """Pairs of equal hash, places of this segment with places of another.
@@ -129,13 +201,18 @@ class Segment:
         counts = np.maximum(stops - starts, 0)
         right, _ = ranges(starts.astype(np.int64), counts)
         left = np.repeat(np.arange(len(self)), counts)
-        if self.dead is not None or other.dead is not None:
-            there = np.ones(len(left), np.bool_)
-            for segment, places in ((self, left), (other, right)):
-                if segment.dead is not None:
-                    there &= ~segment.dead.take(places)
-            left, right = left[there], right[there]
+        for segment, side in ((self, 0), (other, 1)):
+            there = segment.there((left, right)[side])
+            if there is not None:
+                left, right = left[there], right[there]
         return Pairs(left, right)
+
+    def _borders(self, buckets: int) -> Ints:
+        """Where the places of each bucket begin, and where the last ends."""
+        if self._derived.borders is None or len(self._derived.borders) != buckets + 1:
+            borders = np.searchsorted(self.hashes, first_hashes(buckets), "left")
+            self._derived.borders = np.append(borders, len(self)).astype(np.int64)
+        return self._derived.borders
 
     def _time_ranges(self, other: Segment, within: int) -> tuple[Ints, Ints]:
         """Where in the other index the run of each row's hash enters and leaves its time span."""
@@ -155,13 +232,25 @@ class Segment:
 
     def _rank(self) -> tuple[Words, Ints, Ints]:
         """Distinct hashes, distinct times, and each place as one number: (hash, time) ranked."""
-        if self._ranked is None:
+        if self._derived.ranked is None:
             fresh = np.ones(len(self), np.bool_)
             np.not_equal(self.hashes[1:], self.hashes[:-1], out=fresh[1:])
             moments, ranks = np.unique(self.times, return_inverse=True)
             combined = (np.cumsum(fresh) - 1) * (len(moments) + 1) + ranks
-            self._ranked = (self.hashes[fresh], moments, combined.astype(np.int64))
-        return self._ranked
+            ranked = (self.hashes[fresh], moments, combined.astype(np.int64))
+            self._derived.ranked = ranked
+        return self._derived.ranked
+
+
+def first_hashes(buckets: int) -> Words:
+    """The least hash of each bucket: buckets follow the order of hashes.
+
+    Example:
+        >>> bucket_of(first_hashes(3), 3).tolist(), bucket_of(first_hashes(3)[1:] - 1, 3).tolist()
+        ([0, 1, 2], [0, 1])
+    """
+    least = -(-(np.arange(buckets) << 32) // buckets)
+    return (least << 32).view(np.uint64)
 
 
 def key_hashes(batch: pa.RecordBatch, key: Sequence[str]) -> Words:

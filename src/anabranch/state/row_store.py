@@ -4,6 +4,7 @@ Rows lie in segments: Arrow rows as they came, beside them an index sorted by (h
 time). Looking a batch up costs binary searches and what is found. Segments merge when they are of
 like size, as in a log-structured merge tree, so there are few of them and a row is copied a
 logarithmic number of times. What expired goes with a merge, or when it makes up half of a segment.
+Buckets that move share the rows and the index; whoever has few rows of a segment copies them out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.state.hashing import bucket_of
-from anabranch.state.key_words import Ints, Words, ranges
+from anabranch.state.key_words import Ints, Mask, Words, ranges
 from anabranch.state.positions import FIRST
 from anabranch.state.row_log import RowLog, ipc_of
 from anabranch.state.row_segment import Segment, index_order, key_hashes, same_keys
@@ -24,6 +25,7 @@ from anabranch.state.store import untracked
 
 _GONE = pa.schema([("serial", pa.int64()), ("bucket", pa.int64())])
 _MOST_MERGED_BYTES = 1 << 30  # texts of one Arrow column have 32-bit offsets
+_MOST_SEGMENTS = 12
 
 
 class RowStore:
@@ -99,6 +101,11 @@ class RowStore:
         """Rewrite the segments of which half or more is no longer needed."""
         kept = []
         for segment in self.segments:
+            if segment.owned is not None:
+                if segment.live and segment.expired(self._oldest) < len(segment):
+                    few = self._has_few(segment)
+                    kept.append(self._merged([segment]) if few else segment)
+                continue
             needed = segment.live - segment.expired(self._oldest)
             if needed > 0:
                 wasteful = 2 * needed <= segment.batch.num_rows
@@ -135,34 +142,41 @@ class RowStore:
             starts = np.searchsorted(segment.hashes, hashes, "left").astype(np.int64)
             stops = np.searchsorted(segment.hashes, hashes, "right").astype(np.int64)
             places, _ = ranges(starts, stops - starts)
-            yield segment, places if segment.dead is None else places[~segment.dead.take(places)]
+            there = segment.there(places)
+            yield segment, places if there is None else places[there]
 
     # Store protocol
 
     def release(self, buckets: Collection[int]) -> list[Segment]:
-        """Give buckets up: the rows are shared by reference, only their index is split."""
+        """Give buckets up: rows and, where the key decides the bucket, their index are shared."""
         owned = np.zeros(self.buckets, np.bool_)
         owned[list(buckets)] = True
         given, kept = [], []
         for segment in self.segments:
-            moving = owned.take(self._bucket(segment, np.arange(len(segment))))
-            if segment.dead is not None:
-                moving, staying = moving & ~segment.dead, ~moving & ~segment.dead
+            if self.routing == self.key and self.key:
+                leaving, staying = self._shared_out(segment, owned)
             else:
-                staying = ~moving
-            if moving.any():
-                given.append(segment.only(np.flatnonzero(moving)))
-                segment = segment.only(np.flatnonzero(staying))
-            if len(segment):
-                kept.append(segment)
+                leaving, staying = self._split(segment, owned)
+            given += [] if leaving is None else [leaving]
+            kept += [] if staying is None else [staying]
         self.segments = kept
         return given
 
     def absorb(self, handover: list[Segment]) -> None:
         """Take buckets over; rows that come later get higher serials than any of theirs."""
-        self.segments += handover
+        start = 0
         for segment in handover:
-            self._number_after(segment)
+            self._next_serial = max(self._next_serial, segment.newest + 1)
+            # Rows of one key stay in the order of their segments, so it goes before those that
+            # share the index of one that follows it.
+            twins = (n for n, s in enumerate(self.segments) if s.is_part_of(segment))
+            place = next(twins, -1)
+            if place >= start:
+                self.segments[place].join(segment)
+                start = place + 1
+            else:
+                self.segments.insert(start, segment)
+                start += 1
         handover.clear()
 
     def snapshot(self) -> bytes:
@@ -219,7 +233,7 @@ class RowStore:
                 segment.kill(places[np.isin(self._numbers(segment, places), gone)])
             self.squeeze()
         for segment in came:
-            self._number_after(segment)
+            self._next_serial = max(self._next_serial, segment.newest + 1)
             self._append(segment)
 
     # Inside
@@ -229,10 +243,42 @@ class RowStore:
         while len(self.segments) > 1 and self._mergeable(*self.segments[-2:]):
             younger, older = self.segments.pop(), self.segments.pop()
             self.segments.append(self._merged([older, younger]))
+        if len(self.segments) > _MOST_SEGMENTS:
+            self._merge_smallest()
         self.segments = [s for s in self.segments if len(s)]
 
-    def _number_after(self, segment: Segment) -> None:
-        self._next_serial = max(self._next_serial, int(segment.serials.max(initial=-1)) + 1)
+    def _merge_smallest(self) -> None:
+        """Buckets that came brought segments of any size: merge two neighbours, of few rows."""
+        rows = [segment.mine for segment in self.segments]
+        place = min(range(len(rows) - 1), key=lambda n: rows[n] + rows[n + 1])
+        pair = self.segments[place : place + 2]
+        if _bytes_of(pair[0]) + _bytes_of(pair[1]) < _MOST_MERGED_BYTES:
+            self.segments[place : place + 2] = [self._merged(pair)]
+
+    def _shared_out(self, segment: Segment, owned: Mask) -> tuple[Segment | None, Segment | None]:
+        """What leaves and what stays, over the same rows and index."""
+        held = segment.holds(self.buckets)
+        if not (held & owned).any():
+            return None, segment
+        if not (held & ~owned).any():
+            return segment, None
+        return segment.part(owned), segment
+
+    def _split(self, segment: Segment, owned: Mask) -> tuple[Segment | None, Segment | None]:
+        """What leaves and what stays, over the same rows."""
+        places = segment.places()
+        moving = owned.take(self._bucket(segment, places))
+        if not moving.any():
+            return None, segment
+        return segment.only(places[moving]), segment.only(
+            places[~moving]
+        ) if not moving.all() else None
+
+    def _has_few(self, segment: Segment) -> bool:
+        """Whether what this store has of a shared segment is little, or half of it is over."""
+        if 2 * segment.expired(self._oldest) >= len(segment) or 8 * segment.mine < len(segment):
+            return True
+        return segment.dead is not None and 2 * segment.live <= segment.mine
 
     def _numbers(self, segment: Segment, places: Ints) -> Ints:
         """What tells a row from all others of the store: rows of one bucket differ in serial."""
@@ -268,8 +314,8 @@ class RowStore:
 
     @staticmethod
     def _mergeable(older: Segment, younger: Segment) -> bool:
-        size = older.batch.nbytes + younger.batch.nbytes
-        return len(older) <= 2 * len(younger) and size < _MOST_MERGED_BYTES
+        size = _bytes_of(older) + _bytes_of(younger)
+        return older.mine <= 2 * younger.mine and size < _MOST_MERGED_BYTES
 
     def _merged(self, segments: Sequence[Segment]) -> Segment:
         """One segment of all rows that are still needed, oldest segment first."""
@@ -296,6 +342,12 @@ class RowStore:
             times.take(order),
             _joined([s.serials.take(p) for s, p in parts], np.int64).take(order),
         )
+
+
+def _bytes_of(segment: Segment) -> int:
+    """Bytes of the rows that are not others'."""
+    share = segment.mine / len(segment) if len(segment) else 0
+    return int(segment.batch.nbytes * share)
 
 
 def _joined(parts: Sequence[npt.NDArray[Any]], dtype: type[np.generic]) -> npt.NDArray[Any]:

@@ -1,9 +1,14 @@
 """The arrays behind a keyed table: keys, values, hashes and times by slot, and the index over them.
 
-A slab knows slots, not versions or owners. The rows of a bucket that was given away stay where they
-are, since the new owner may still read them by reference; a floor per bucket hides them: only slots
-at or above their bucket's floor are this slab's rows. Slots below the highest floor are not reused,
-so that neither a hidden row comes back nor a reader sees one change. `compacted` gets rid of them.
+A slab knows slots, not versions. The rows of a bucket that is given away stay where they are: the
+new owner gets a view, another slab over the same arrays, and goes on writing to them. Each bucket
+has one owner at a time, so no two write to one slot. A floor per bucket says whose a row is: only
+slots at or above their bucket's floor, and below the size, are this slab's rows. When buckets come
+back to a slab over the same arrays, the floors are all that changes.
+
+Only one of the slabs over the same arrays may insert, the one that `grows`. Slots below its highest
+floor are not used again, so that no new row is hidden. As long as others share its arrays it must
+not replace them: whoever inserts asks `has_room` first. `compacted` gets rid of what is hidden.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anabranch.state.due_index import DueIndex
 from anabranch.state.hashing import bucket_of, hash_words
 from anabranch.state.key_index import KeyIndex
 from anabranch.state.key_store import grown, key_store
@@ -24,6 +30,7 @@ from anabranch.state.values import zeros_of
 
 UNSTAMPED = int(np.iinfo(np.int64).max)
 _MOST_SLOTS = (1 << 32) - 2
+_FEW_ROWS = 4096
 _NO_SLOTS: Ints = np.zeros(0, np.int64)
 
 
@@ -62,6 +69,10 @@ class Slab:
         self._floor: Ints = np.zeros(buckets, np.int64)
         self._has_hidden = False
         self.counts: Ints = np.zeros(buckets, np.int64)
+        self.grows, self.shared = True, False
+        self._lineage = object()  # slabs over the same arrays have the same
+        self._due: DueIndex | None = None  # made when somebody asks what is due
+        self._settled_to = 0
 
     @property
     def capacity(self) -> int:
@@ -83,23 +94,57 @@ class Slab:
 
     @property
     def wasteful(self) -> bool:
-        """Whether compacting would give back at least half of the slots in use."""
-        unusable = self.size - self.rows - len(self._free)
-        return self.size > 1024 and (2 * unusable > self.size or 8 * self.rows < self.size)
+        """Whether moving the rows elsewhere would give back at least half of the slots in use.
 
-    def find(self, keys: Sequence[KeyWords], hashes: Words) -> Ints:
-        """The slot of each key, -1 where there is none."""
+        Where others share the slots it is worth it only for those who have few rows.
+        """
+        rows = self.rows
+        if self.size <= 1024:
+            return False
+        if not self.shared:
+            return 2 * (self.size - rows - len(self._free)) > self.size or 8 * rows < self.size
+        few = rows <= _FEW_ROWS or 8 * rows < self.size
+        return few and 2 * int(np.count_nonzero(self.alive[: self.size])) < self.size
+
+    def fresh(self) -> Slab:
+        """An empty slab for the same kind of rows."""
+        return Slab(*self._schemas, self._buckets, self._routing)
+
+    def buckets_of(self, keys: Sequence[KeyWords], hashes: Words) -> Ints:
+        """The bucket of each of some keys."""
+        if self._routes_by_part:
+            hashes = hash_words([keys[place] for place in self._routing])
+        return bucket_of(hashes, self._buckets)
+
+    def find(self, keys: Sequence[KeyWords], hashes: Words, buckets: Ints | None = None) -> Ints:
+        """The slot of each key, -1 where there is none; `buckets` are those of the keys."""
+        if not self._has_hidden:
+            return self._index.find(hashes, lambda rows, slots: self._same(slots, keys, rows))
+        # A row with the key of another is in its bucket, so the floor is known without looking.
+        floors = self._floor.take(self.buckets_of(keys, hashes) if buckets is None else buckets)
 
         def verify(rows: Ints, slots: Ints) -> Mask:
-            if self._has_hidden:
-                seen = np.flatnonzero(self.visible(slots))
-                if len(seen) < len(slots):
-                    right = np.zeros(len(slots), np.bool_)
-                    right[seen] = self._same(slots.take(seen), keys, rows.take(seen))
-                    return right
-            return self._same(slots, keys, rows)
+            here = (slots >= floors.take(rows)) & (slots < self.size)
+            if not here.all():
+                seen = np.flatnonzero(here)
+                here[seen] = verify_seen(rows.take(seen), slots.take(seen))
+                return here
+            return verify_seen(rows, slots)
+
+        def verify_seen(rows: Ints, slots: Ints) -> Mask:
+            alive = self.alive.take(slots)
+            if alive.all():
+                return self._same(slots, keys, rows)
+            held = np.flatnonzero(alive)
+            alive[held] = self._same(slots.take(held), keys, rows.take(held))
+            return alive
 
         return self._index.find(hashes, verify)
+
+    def has_room(self, rows: int) -> bool:
+        """Whether so many rows can be inserted into the arrays as they are."""
+        fits = self.size + rows - len(self._free) <= len(self.alive)
+        return fits and not self._index.full(rows)
 
     def insert(self, keys: Sequence[KeyWords], hashes: Words) -> Ints:
         """Slots for keys that are distinct and not there yet; values zero, no time."""
@@ -119,14 +164,16 @@ class Slab:
         return slots
 
     def remove(self, slots: Ints) -> None:
-        """Take rows out; their slots are used again."""
-        self._index.remove(self._hashes.take(slots), slots)
-        self.alive[slots] = False
+        """Take rows out; their slots are used again, except in a slab that does not grow."""
         self.counts -= self._per_bucket(slots)
-        for store in self.keys:
-            store.drop(slots)
+        self.alive[slots] = False
         for column in self.values:
             column[slots] = None if column.dtype.hasobject else 0
+        if not self.grows:
+            return  # index and keys may be read by others; a row that is not alive is not found
+        self._index.remove(self._hashes.take(slots), slots)
+        for store in self.keys:
+            store.drop(slots)
         self._free = np.concatenate([self._free, slots[slots >= self._reusable_from]])
 
     def visible(self, slots: Ints) -> Mask:
@@ -154,9 +201,9 @@ class Slab:
         routes = self._routes if self._routes_by_part else self._hashes
         return bucket_of(routes.take(slots), self._buckets)
 
-    def hide(self, buckets: Ints) -> None:
+    def hide(self, owned: Mask) -> None:
         """The rows of these buckets are not this slab's any more."""
-        held = buckets[self.counts.take(buckets) > 0]
+        held = np.flatnonzero(owned & (self.counts > 0))
         if not len(held):
             return
         self._floor[held] = self.size
@@ -165,23 +212,102 @@ class Slab:
         self._free = _NO_SLOTS
         self._reusable_from = self.size
 
-    def frozen(self) -> Slab:
-        """A view of the same rows by reference, which later changes of this slab do not reach."""
+    def replace(self, owned: Mask) -> None:
+        """Hide rows that nobody has: no slab over these arrays may show them again."""
+        if self.counts[owned].any():
+            self.hide(owned)
+            self._lineage = object()
+
+    def part(self, owned: Mask) -> Slab:
+        """A view of the rows of some buckets, which are not this slab's any more; copies nothing.
+
+        The view does not grow, and later insertions here do not reach it.
+        """
         view = copy.copy(self)
         view.keys = [store.frozen() for store in self.keys]
         view.values = list(self.values)
-        view._floor = self._floor.copy()
-        view.counts = self.counts.copy()
+        view.counts = np.where(owned, self.counts, 0)
+        view._floor = np.where(view.counts > 0, self._floor, self.size)
         # The index is shared: its owner may enter slots that are not the view's, or drop others.
         view._index = copy.copy(self._index)
-        view._has_hidden = True
+        view._due = None if self._due is None else self._due.shared()
+        view._settled_to = 0
+        view.stop_growing()
+        self.shared = True
+        self.hide(owned)
         return view
+
+    def stop_growing(self) -> None:
+        """From now on rows are read, written and taken out, but none is inserted."""
+        self.grows = False
+        # A row that is taken out stays in the index, so look-ups have to see whether it is alive.
+        self._has_hidden = self.shared = True
+
+    def is_part_of(self, other: Slab) -> bool:
+        """Whether both are over the same arrays."""
+        return self._lineage is other._lineage
+
+    def join(self, part: Slab) -> None:
+        """Take over the rows of another slab over the same arrays; only this one may grow."""
+        if part.size > self.size:  # what was inserted since is known to the younger one
+            self._floor[self.counts == 0] = part.size
+            self.size, self.keys, self._index = part.size, part.keys, part._index
+        theirs = part.counts > 0
+        self._floor[theirs] = part._floor[theirs]
+        self.counts = self.counts + part.counts
+        self._settled_to = 0
+        self._has_hidden = self.shared = True
+        if self._due is None or part._due is None:
+            self._due = None  # made anew when somebody asks
+        else:
+            self._due.join(part._due, self.visible)
+
+    def next_live(self, most: int) -> Ints:
+        """Up to `most` visible slots, found in order; none when it has come to the last slot."""
+        while self._settled_to < self.size:
+            stop = min(self._settled_to + most, self.size)
+            slots = self.live(self._settled_to, stop)
+            self._settled_to = stop
+            if len(slots):
+                return slots
+        return _NO_SLOTS
+
+    def file(self, slots: Ints) -> None:
+        """Rows were stamped that were not, or with an earlier time."""
+        if self._due is not None:
+            times = self.times.take(slots)
+            stamped = times != UNSTAMPED
+            self._due.add(times[stamped], slots[stamped], self.visible)
+
+    def take_due(self, until: int) -> Ints:
+        """The slots of rows due at or before a time; they are told once."""
+        slots = np.unique(self._due_index().take(until))
+        slots = slots[self.visible(slots)]
+        later = self.times.take(slots) > until
+        self.file(slots[later])
+        return slots[~later]
+
+    def earliest_due(self) -> int | None:
+        """When a row is due next."""
+        index = self._due_index()
+        while True:
+            dues, slots = index.first_hints()
+            if not len(slots):
+                return None
+            here = self.visible(slots)
+            right = here & (self.times.take(slots) <= dues)
+            passed = int(right.argmax()) if right.any() else len(slots)
+            if passed == 0:
+                return int(dues[0])
+            index.pass_over(passed)
+            self.file(slots[:passed][here[:passed]])
 
     def compacted(self) -> tuple[Slab, Ints]:
         """A slab of the visible rows only, and which old slot each of them had."""
-        slab = Slab(*self._schemas, self._buckets, self._routing)
+        slab = self.fresh()
         slots = self.live()
         slab.copy_from(self, slots)
+        self.alive[slots] = False  # whoever shares these arrays can see how empty they are
         return slab, slots
 
     def copy_from(self, other: Slab, slots: Ints) -> Ints:
@@ -191,7 +317,18 @@ class Slab:
         self.times[mine] = other.times.take(slots)
         for here, there in zip(self.values, other.values, strict=True):
             here[mine] = there.take(slots)
+        self.file(mine)
         return mine
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is made anew when it is asked for."""
+        return {**self.__dict__, "_due": None}
+
+    def _due_index(self) -> DueIndex:
+        if self._due is None:
+            self._due = DueIndex()
+            self.file(self.live())
+        return self._due
 
     def _same(self, slots: Ints, keys: Sequence[KeyWords], rows: Ints) -> Mask:
         same = self.keys[0].matches(slots, keys[0], rows)

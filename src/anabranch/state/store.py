@@ -62,6 +62,26 @@ def untracked() -> StateError:
     )
 
 
+class BucketIndex(Protocol):
+    """What a kernel knows of its keys by bucket, so that it can move along with them.
+
+    An implementer owes: after `release(b)` nothing of those buckets is known here; `absorb` of what
+    was released makes it known; neither costs more than the number of buckets.
+    """
+
+    def release(self, buckets: Collection[int]) -> Any:
+        """Give up buckets, by reference."""
+
+    def absorb(self, handover: Any) -> None:
+        """Take over what another index of the same kind released."""
+
+
+class ObjectHandover(dict[int, dict[Any, Any]]):
+    """Buckets on their way from one store to another; `indexes` holds what is known of them."""
+
+    indexes: tuple[Any, ...] = ()
+
+
 class ObjectStore:
     """Python objects by bucket and key, for tuple-style operators.
 
@@ -76,7 +96,9 @@ class ObjectStore:
     def __init__(self) -> None:
         """An empty store."""
         self._buckets: dict[int, dict[Any, Any]] = {}
-        self.arrivals = 0  # how often buckets came in, so that owners can refresh their indexes
+        # How often buckets came in without their indexes, so that owners make those anew.
+        self.arrivals = 0
+        self._indexes: tuple[BucketIndex, ...] = ()
         self._tracked = False
         # (bucket, key) of what changed since `changes`, and of what was told but not saved yet;
         # mappings, since a set of texts would have another order in each process.
@@ -86,6 +108,10 @@ class ObjectStore:
     def bucket(self, number: int) -> dict[Any, Any]:
         """The mapping of one bucket, created when absent; tell `touch` of what changes in it."""
         return self._buckets.setdefault(number, {})
+
+    def move_along(self, *indexes: BucketIndex) -> None:
+        """Let indexes over the keys of this store come and go with their buckets."""
+        self._indexes = indexes
 
     def touch(self, number: int, key: Any) -> None:
         """A key's value was put, removed or may have changed in place."""
@@ -108,7 +134,7 @@ class ObjectStore:
             self.touch(number, key)
         self._buckets = {}
 
-    def release(self, buckets: Collection[int]) -> dict[int, dict[Any, Any]]:
+    def release(self, buckets: Collection[int]) -> ObjectHandover:
         """Give up buckets, by reference."""
         unsaved = sorted({b for b, _ in (*self._told, *self._touched)} & set(buckets))
         if unsaved:
@@ -118,7 +144,9 @@ class ObjectStore:
                 f"unsaved changes in buckets {unsaved}",
                 "write what changes() tells and call saved() before release",
             )
-        return {b: self._buckets.pop(b) for b in buckets if b in self._buckets}
+        handover = ObjectHandover({b: self._buckets.pop(b) for b in buckets if b in self._buckets})
+        handover.indexes = tuple(index.release(buckets) for index in self._indexes)
+        return handover
 
     def absorb(self, handover: dict[int, dict[Any, Any]]) -> None:
         """Take over released buckets; a bucket that is held already must not come twice."""
@@ -131,7 +159,16 @@ class ObjectStore:
                 "release a bucket before another replica absorbs it",
             )
         self._buckets.update(handover)
-        self.arrivals += 1
+        known = handover.indexes if isinstance(handover, ObjectHandover) else ()
+        if known and len(known) == len(self._indexes):
+            for index, part in zip(self._indexes, known, strict=True):
+                index.absorb(part)
+        else:
+            self.arrivals += 1
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the indexes, which are the kernel's."""
+        return {**self.__dict__, "_indexes": ()}
 
     def snapshot(self) -> bytes:
         """Everything held, pickled: arbitrary Python state has no columnar form."""

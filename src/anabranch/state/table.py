@@ -1,7 +1,7 @@
 """The columnar state of one operator on one replica: rows by key, looked up by whole columns.
 
-Slots number the rows. They are good until the next `commit`, `release` or `absorb`, which may move
-rows; look keys up again afterwards.
+Slots number the rows. They are good until the next `groups`, `commit`, `release` or `absorb`, which
+may move rows; look keys up again afterwards.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.state.change_log import ChangeLog
-from anabranch.state.handover import Handover, Inherited
+from anabranch.state.handover import Handover, Source
 from anabranch.state.hashing import hash_words
 from anabranch.state.key_columns import KeyColumns, taken
 from anabranch.state.key_groups import KeyGroups, SlotGroups
-from anabranch.state.key_words import Ints, KeyWords, Mask, Words, words_of
+from anabranch.state.key_words import Ints, Mask, words_of
 from anabranch.state.slab import Slab
+from anabranch.state.slabs import Moved, Renumber, Slabs
 from anabranch.state.table_delta import TableDelta
 from anabranch.state.values import boxed, from_arrow, to_arrow
 
-_NO_SLOTS: Ints = np.zeros(0, np.int64)
 _SETTLE_ROWS = 1 << 16
 
 
@@ -72,99 +72,108 @@ class KeyedTable:
         self._keys = KeyColumns(key_schema)
         self._row_schema = pa.schema([*key_schema, *value_schema])
         self._column = {name: place for place, name in enumerate(value_schema.names)}
-        self._slab = self._empty_slab()
-        self._inherited: list[Inherited] = []
+        self._slabs = Slabs(Slab(key_schema, value_schema, buckets, self._routing))
         self._log = ChangeLog(self._routing, kept=versions)
         self._slot_groups = SlotGroups()
         self.moved = 0  # how often rows changed their slots, so that indexes over them are rebuilt
 
     def __len__(self) -> int:
-        return self._slab.rows + sum(source.rows for source in self._inherited)
+        return self._slabs.rows
 
     @property
     def nbytes(self) -> int:
-        """Bytes of this table's arrays; inherited rows count once they have been moved in."""
-        return self._slab.nbytes + self._log.nbytes + self._slot_groups.nbytes
+        """Bytes of this table's arrays; those that came by reference count where they were made."""
+        return self._slabs.own.nbytes + self._log.nbytes + self._slot_groups.nbytes
 
     # Looking keys up
 
     def groups(self, keys: Sequence[pa.Array]) -> KeyGroups:
         """Group a batch by key and find each key's row, inserting those that are missing."""
         columns = self._keys.fitted(keys)
+        for moved in self._slabs.settle(len(columns[0])):
+            self._follow(moved)
         if self._keys.worth_encoding(columns):
             firsts, codes = self._keys.distinct(columns)
             slots, fresh = self._find_or_insert(taken(columns, firsts))
             return KeyGroups(slots, codes, fresh)
-        return self._slot_groups.number(*self._find_or_insert(columns), self._slab.capacity)
+        return self._slot_groups.number(*self._find_or_insert(columns), self._slabs.capacity)
 
     def find(self, keys: Sequence[pa.Array]) -> Ints:
         """The slot of each row's key, -1 where the table has none."""
         words = [words_of(column) for column in self._keys.fitted(keys)]
-        return self._find(words, hash_words(words))
+        return self._slabs.find(words, hash_words(words))
 
     def live(self) -> Ints:
         """The slots of all rows."""
-        self.settle()
-        return self._slab.live()
+        return self._slabs.live()
 
     # Reading and writing rows
 
     def get(self, column: str, slots: Ints) -> npt.NDArray[Any]:
         """A copy of the values of one column."""
-        return self._values(column).take(slots)
+        return self._slabs.value(self._place(column), slots)
 
     def set(self, column: str, slots: Ints, values: Any) -> None:
         """Write the values of one column; slots are distinct."""
-        held = self._values(column)
+        place = self._place(column)
         if isinstance(values, pa.Array):
             values = from_arrow(values)
-        elif held.dtype.hasobject and not _is_boxed(values):
+        elif self._slabs.own.values[place].dtype.hasobject and not _is_boxed(values):
             values = boxed(values)
-        held[slots] = values
+        self._slabs.put(place, slots, values)
         self.touch(slots)
 
     def touch(self, slots: Ints) -> None:
         """Count rows as changed: a value that is a Python object may have changed in place."""
-        self._log.touch(slots, self._slab.capacity)
+        self._log.touch(slots, self._slabs.capacity)
 
     def stamp(self, slots: Ints, time: int | Ints) -> None:
         """Set the time of rows; a row that was never stamped does not expire."""
-        self._slab.times[slots] = time
+        self._slabs.stamp(slots, time)
         self.touch(slots)
 
     def time(self, slots: Ints) -> Ints:
         """The time of each row."""
-        return self._slab.times.take(slots)
+        return self._slabs.times(slots)
 
     def expired(self, before: int) -> Ints:
         """The slots of rows whose time is before `before`; looks at every row's time."""
         slots = self.live()
-        return slots[self._slab.times.take(slots) < before]
+        return slots[self.time(slots) < before]
+
+    def file(self, slots: Ints) -> None:
+        """Tell `take_due` of rows with a first stamp; one that moves to a later time is noticed."""
+        self._slabs.file(slots)
+
+    def take_due(self, until: int) -> Ints:
+        """The slots of rows whose time is at or before `until`, each told once."""
+        return self._slabs.take_due(until)
+
+    def earliest_due(self) -> int | None:
+        """The earliest time of a row that was not told as due."""
+        return self._slabs.earliest_due()
 
     def remove(self, slots: Ints) -> None:
         """Remove rows; slots are distinct."""
         if len(slots):
             self._log.note_removed(self.keys(slots))
-            self._slab.remove(slots)
+            self._slabs.remove(slots)
 
     def keys(self, slots: Ints) -> list[pa.Array]:
         """The key columns of rows, with the types of the key schema."""
-        return [
-            store.take(slots).to_arrow(field.type)
-            for store, field in zip(self._slab.keys, self.key_schema, strict=True)
-        ]
+        return self._slabs.keys(slots, self.key_schema)
 
     def rows(self, slots: Ints) -> pa.RecordBatch:
         """Key columns, then value columns, of rows."""
         values = [
-            to_arrow(held.take(slots), field.type)
-            for held, field in zip(self._slab.values, self.value_schema, strict=True)
+            to_arrow(self._slabs.value(place, slots), field.type)
+            for place, field in enumerate(self.value_schema)
         ]
         return pa.RecordBatch.from_arrays([*self.keys(slots), *values], schema=self._row_schema)
 
     def bucket(self, slots: Ints) -> Ints:
         """The bucket of each row."""
-        return self._slab.bucket(slots)
+        return self._slabs.bucket(slots)
 
     # Versions
 
@@ -179,10 +188,7 @@ class KeyedTable:
 
     def commit(self) -> int:
         """Close the open version and return its number; may move rows to give memory back."""
-        if self._slab.wasteful:
-            self._slab, old_slots = self._slab.compacted()
-            self._log.renumber(old_slots, self._slab.capacity)
-            self.moved += 1
+        self._renumber(self._slabs.compact())
         return self._log.commit()
 
     def delta(self, since: int) -> TableDelta:
@@ -195,7 +201,7 @@ class KeyedTable:
         Raises:
             LookupError: The log does not reach back that far.
         """
-        slots = self._slab.only_visible(self._log.touched(since))
+        slots = self._slabs.only_visible(self._log.touched(since))
         return TableDelta(self.rows(slots), self.time(slots), self._removed(since))
 
     def forget(self, upto: int) -> None:
@@ -218,6 +224,7 @@ class KeyedTable:
             for name, values in zip(self._column, delta.rows.columns[width:], strict=True):
                 self.set(name, slots, values)
             self.stamp(slots, delta.times)
+            self.file(slots)
 
     def restore(self, snapshot: TableDelta) -> None:
         """Take the rows of a snapshot into an empty table."""
@@ -235,15 +242,15 @@ class KeyedTable:
         """
         owned = self._mask(buckets)
         removed = self._log.give_removed(owned)
-        sources: list[Inherited] = []
-        touched = _NO_SLOTS
-        if self._slab.counts[owned].any():
-            changed = self._slab.only_visible(self._log.open_changes())
-            touched = changed[owned.take(self._slab.bucket(changed))]
-            sources.append(self._give(owned))
-        sources += [source.part(owned) for source in self._inherited]
-        self._drop_empty_sources()
-        return Handover(owned, [part for part in sources if part.rows], touched, removed)
+        changed = self._slabs.only_visible(self._log.open_changes())
+        changed = changed[owned.take(self._slabs.bucket(changed))]
+        given, renumber = self._slabs.release(owned)
+        self._renumber(renumber)
+        sources = [
+            Source(slab, changed[(changed >= base) & (changed < base + slab.size)] - base)
+            for slab, base in given
+        ]
+        return Handover(owned, sources, removed)
 
     def absorb(self, handover: Handover) -> None:
         """Take buckets over: rows move in when a look-up finds them, or when all are asked for.
@@ -259,78 +266,53 @@ class KeyedTable:
                 f"{len(handover.owned)} buckets, absorbed={handover.absorbed}; release again"
             )
         handover.absorbed = True
-        self._slab.hide(np.flatnonzero(handover.owned))
-        for source in self._inherited:
-            source.part(handover.owned)
-        self._drop_empty_sources()
-        sources = list(handover.sources)
-        touched = handover.touched
-        if sources and sources[0].whole and not len(self):
-            self._replace_slab(sources.pop(0).slab)
-        elif len(touched):
-            touched = self._move_in(sources[0], touched)
-        self.touch(touched)
+        arrived = [source.slab for source in handover.sources]
+        bases, renumber = self._slabs.absorb(handover.owned, arrived)
+        self._renumber(renumber)
+        for source, base in zip(handover.sources, bases, strict=True):
+            self.touch(source.touched + base)
         for keys in handover.removed:
             self._log.note_removed(keys)
-        self._inherited += [source for source in sources if source.rows]
 
     def settle(self, most: int | None = None) -> int:
-        """Move in up to `most` inherited rows (all by default); returns how many were moved."""
+        """Move up to `most` rows (all by default) that came by reference to this table's arrays.
+
+        Returns how many were moved. Looking keys up does so bit by bit where it is worth it.
+        """
         moved = 0
-        for source in self._inherited:
-            while source.rows and (most is None or moved < most):
-                step = _SETTLE_ROWS if most is None else min(_SETTLE_ROWS, most - moved)
-                slots = source.next_slots(step)
-                if not len(slots):
-                    raise RuntimeError(f"expected {source.rows} more inherited rows, found none")
-                moved += len(self._move_in(source, slots))
-        self._drop_empty_sources()
+        while self._slabs.views and (most is None or moved < most):
+            step = _SETTLE_ROWS if most is None else min(_SETTLE_ROWS, most - moved)
+            rows = self._slabs.leave(self._slabs.views[0], step)
+            self._follow(rows)
+            moved += len(rows.new)
         return moved
 
     # Inside
 
     def __getstate__(self) -> dict[str, Any]:
-        # A slab that rows were inherited from may be far larger than what is inherited.
+        # The slab that a view is part of may be far larger than what is seen of it.
         self.settle()
         return self.__dict__
 
-    def _empty_slab(self) -> Slab:
-        return Slab(self.key_schema, self.value_schema, self.buckets, self._routing)
-
-    def _values(self, column: str) -> npt.NDArray[Any]:
+    def _place(self, column: str) -> int:
         place = self._column.get(column)
         if place is None:
             raise KeyError(f"expected a value column in {list(self._column)}, got {column!r}")
-        return self._slab.values[place]
-
-    def _find(self, words: Sequence[KeyWords], hashes: Words) -> Ints:
-        """Slots of keys; rows found in inherited slabs are moved in."""
-        slots = self._slab.find(words, hashes)
-        for source in self._inherited:
-            missing = np.flatnonzero(slots < 0)
-            if not len(missing):
-                break
-            asked = [column.take(missing) for column in words]
-            theirs = source.find(asked, hashes.take(missing))
-            hits = np.flatnonzero(theirs >= 0)
-            # One key may be in several rows of the batch; it moves in once.
-            moving, where = np.unique(theirs.take(hits), return_inverse=True)
-            slots[missing.take(hits)] = self._move_in(source, moving).take(where)
-        if self._inherited:
-            self._drop_empty_sources()
-        return slots
+        return place
 
     def _find_or_insert(self, columns: Sequence[pa.Array]) -> tuple[Ints, Mask]:
         """Slots of keys, and which rows' keys had none before."""
         words = [words_of(column) for column in columns]
         hashes = hash_words(words)
-        slots = self._find(words, hashes)
+        slots = self._slabs.find(words, hashes)
         fresh = slots < 0
         missing = np.flatnonzero(fresh)
         if len(missing):
             firsts, codes = self._keys.distinct(taken(columns, missing))
             rows = missing.take(firsts)
-            inserted = self._slab.insert([column.take(rows) for column in words], hashes.take(rows))
+            inserted = self._slabs.insert(
+                [column.take(rows) for column in words], hashes.take(rows)
+            )
             self.touch(inserted)
             slots[missing] = inserted.take(codes)
         return slots, fresh
@@ -353,29 +335,15 @@ class KeyedTable:
             owned[bucket] = True
         return owned
 
-    def _give(self, owned: Mask) -> Inherited:
-        """This slab's rows of some buckets; the slab itself when it has no others."""
-        slab = self._slab
-        if not slab.counts[~owned].any():
-            self._replace_slab(self._empty_slab())
-            return Inherited.of(slab, owned, alone=True)
-        view = slab.frozen()
-        slab.hide(np.flatnonzero(owned))
-        return Inherited.of(view, owned, alone=False)
+    def _follow(self, rows: Moved) -> None:
+        """The log follows rows that moved; they were not touched by that."""
+        self._log.follow(rows.old, rows.new, rows.capacity)
+        self._renumber(rows.renumber)
 
-    def _replace_slab(self, slab: Slab) -> None:
-        self._slab = slab
-        self._log.renumber(_NO_SLOTS, slab.capacity)
-        self.moved += 1
-
-    def _move_in(self, source: Inherited, slots: Ints) -> Ints:
-        """Copy inherited rows; they were not touched by that."""
-        mine = self._slab.copy_from(source.slab, slots)
-        source.take(slots)
-        return mine
-
-    def _drop_empty_sources(self) -> None:
-        self._inherited = [source for source in self._inherited if source.rows]
+    def _renumber(self, renumber: Renumber | None) -> None:
+        if renumber is not None:
+            self._log.renumber(renumber, self._slabs.capacity)
+            self.moved += 1
 
 
 def _is_boxed(values: Any) -> bool:
