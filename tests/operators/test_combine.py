@@ -107,17 +107,27 @@ def test_changes_end_at_the_same_values(rows, data):
         assert repr(ends[0]) == repr(ends[1])
 
 
-def test_a_batch_becomes_one_row_per_key_where_its_last_tuple_stands():
+def test_a_batch_becomes_one_row_per_key_at_its_last_tuple():
     rows = [{"k": k, "i": 1, "f": None, "s": None} for k in "abaa"]
     combine, _ = split(aggregate("k", emit="final", n=ab.count(), t=ab.sum("i")), TIMED)
     (out,) = Drive(combine, TIMED).kernel().step([stream(SCHEMA, rows)], Root(9, 0, 0, 0))
     assert out.batch.to_pylist() == [
-        {"k": "b", "n.count": 1, "t.total": 1, "t.count": 1},
         {"k": "a", "n.count": 3, "t.total": 3, "t.count": 3},
+        {"k": "b", "n.count": 1, "t.total": 1, "t.count": 1},
     ]
-    assert out.positions.columns[0].tolist() == [1, 3]
+    assert out.positions.columns[0].tolist() == [3, 3]
+    assert out.positions.columns[-1].tolist() == [0, 1]
     assert combine.state is StateKind.STATELESS
     assert combine.keeps(SCHEMA) == {"k"}
+
+
+def test_with_windows_a_row_stands_at_the_last_tuple_of_its_key_and_window():
+    """A window that closes must not have to wait for a tuple of the next one."""
+    rows = [{"k": k, "i": 1, "f": None, "s": None} for k in "abaa"]
+    windowed = aggregate("k", emit="final", window=tumbling(2), n=ab.count())
+    combine, _ = split(windowed, TIMED)
+    (out,) = Drive(combine, TIMED).kernel().step([stream(SCHEMA, rows)], Root(9, 0, 0, 0))
+    assert out.positions.columns[0].tolist() == [0, 1, 3]
 
 
 def test_a_batch_without_tuples_combines_to_nothing():

@@ -57,6 +57,9 @@ class Engine(Protocol):
     def start(self, tell: Callable[[Event], None]) -> None:
         """Begin, or go on from the checkpoint; `tell` hears every event."""
 
+    def caught_up(self) -> bool | None:
+        """Whether all that could be read is visible; None where only observations tell."""
+
     def apply(self, plan: Plan) -> None:
         """Wish for another plan."""
 

@@ -104,7 +104,7 @@ class Run:
         self.engine.stop()
 
     def process_all_available(self, timeout_s: float = 60.0) -> bool:
-        """Wait for a batch in which no source had anything, or for the end; whether it came.
+        """Wait until all that the sources have is processed, or for the end; whether it came.
 
         A source that is paced has something due sooner or later, so this is for sources that are
         read as fast as they can be.
@@ -112,8 +112,10 @@ class Run:
         until = time.monotonic() + timeout_s
         seen = self.last_progress.batch if self.last_progress else -1
         while self.is_active and time.monotonic() < until:
-            now = self.last_progress
-            if now is not None and now.batch > seen and now.rows_in == 0:
+            caught_up, now = self.engine.caught_up(), self.last_progress
+            if caught_up is None and now is not None:
+                caught_up = now.batch > seen and now.rows_in == 0
+            if caught_up:
                 return True
             self.await_termination(0.02)
         return not self.is_active

@@ -14,6 +14,7 @@ M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 MAPPED_FROM = 1 << 25
 KEPT = (1 << 31) - 1
+DECAY_MS = 60_000
 
 
 @cache
@@ -22,8 +23,8 @@ def keep_freed_memory() -> bool:
 
     By default an array of more than some hundred kilobytes is mapped anew each time and its pages
     are cleared as they are touched. Columns of a jumbo tuple are such arrays: reusing their memory
-    saves a quarter of the time that word count computes. Arrow is to use the same allocator; its
-    own gives memory back, too.
+    saves a quarter of the time that word count computes. Arrow's own allocator gives memory back,
+    too, unless it is jemalloc and told not to.
     """
     try:
         library = ctypes.CDLL(None)
@@ -32,8 +33,16 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):  # another C library: it has its own ways
         return False
     if kept:
-        pa.set_memory_pool(pa.system_memory_pool())
+        pa.set_memory_pool(_arrow_pool())
     return kept
+
+
+def _arrow_pool() -> pa.MemoryPool:
+    try:
+        pa.jemalloc_set_decay_ms(DECAY_MS)
+        return pa.jemalloc_memory_pool()
+    except NotImplementedError:  # Arrow was built without it
+        return pa.system_memory_pool()
 
 
 @cache

@@ -163,6 +163,16 @@ class StampedSource(Source):
         """The same source, with the stamps of a record and no others."""
         return StampedSource(self._source, self._clock, self._column, record)
 
+    @property
+    def latest(self) -> int | None:
+        """The last stamp given, which no later one goes behind."""
+        return self._latest
+
+    def let_go(self, part: str, row: int) -> None:
+        """Forget the stamps of a part before a row: nobody will read those rows again."""
+        with self._lock:
+            self._runs[part] = [run for run in self._runs.get(part, []) if run[1] > row]
+
     def forget(self, part: str, row: int) -> None:
         """Take back the stamps of a part from a row on: those rows had not come yet."""
         with self._lock:

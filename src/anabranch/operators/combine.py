@@ -20,8 +20,8 @@ from anabranch.operators.aggregation import Aggregation, decoded_key, in_sequenc
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.schemas import columns_of
 from anabranch.operators.windows import TimeWindow
-from anabranch.state.key_words import KeyKind, group_codes, kind_of, words_of
-from anabranch.state.positions import Ints, Jumbo, Root
+from anabranch.state.key_words import KeyKind, group_codes, kind_of, text_codes, words_of
+from anabranch.state.positions import Ints, Jumbo, Positions, Root
 
 
 class Combine(Operator):
@@ -112,19 +112,35 @@ class CombineKernel(Kernel):
         keys = [decoded_key(jumbo.batch.column(n)) for n in self._operator.key]
         if starts is not None:
             keys.append(pa.array(starts, pa.int64()))
+        positions = jumbo.positions.pad(self.context.depth)
+        if starts is None:
+            return self._together(jumbo, keys, positions)
         codes, groups = group_rows(keys, len(jumbo))
         last = _last_rows(codes, groups)
-        positions = jumbo.positions.pad(self.context.depth)
         state = self._functions.blank(groups)
         self._functions.locate(state, codes, self._functions.lift(jumbo.batch), positions)
-        # In the order of the stream, so that nobody has to sort, and positions are near each other.
-        order = np.argsort(last)
-        last, chosen = last.take(order), pa.array(order)
-        columns = [k.take(pa.array(last)) for k in keys]
-        columns += [part.take(chosen) for part in self._functions.to_arrow(state)]
-        batch = pa.RecordBatch.from_arrays(columns, schema=self.context.outputs[0].schema)
+        columns = [k.take(pa.array(last)) for k in keys] + self._functions.to_arrow(state)
         level = np.broadcast_to(np.int64(number), groups)
-        return Jumbo(batch, positions.take(last).extend(level))
+        return self._made(columns, positions.take(last).extend(level))
+
+    def _together(self, jumbo: Jumbo, keys: list[pa.Array], positions: Positions) -> Jumbo:
+        """Without windows all rows stand at the last tuple, one behind the other.
+
+        No time asks for them before the batch is done, so that nobody can tell, and neither the
+        last tuple of each key nor their order has to be found. With windows it could be told: a
+        window that closes must not wait for a tuple of the next one.
+        """
+        codes, groups, distinct = group_keys(keys, len(jumbo))
+        state = self._functions.blank(groups)
+        self._functions.locate(state, codes, self._functions.lift(jumbo.batch), positions)
+        last = positions.take(np.array([len(jumbo) - 1]))
+        everywhere = Positions(tuple(np.broadcast_to(c[0], groups) for c in last.columns))
+        columns = distinct + self._functions.to_arrow(state)
+        return self._made(columns, everywhere.extend(np.arange(groups)))
+
+    def _made(self, columns: list[pa.Array], positions: Positions) -> Jumbo:
+        schema = self.context.outputs[0].schema
+        return Jumbo(pa.RecordBatch.from_arrays(columns, schema=schema), positions)
 
 
 def _last_rows(codes: Ints, groups: int) -> Ints:
@@ -160,6 +176,16 @@ def split(operator: Aggregation, given: StreamType) -> tuple[Combine, Aggregatio
         operator.key, operator.emit, operator.functions, operator.window, None, given.schema
     )
     return Combine(operator), merging
+
+
+def group_keys(keys: list[pa.Array], rows: int) -> tuple[Ints, int, list[pa.Array]]:
+    """Group number of each row, how many groups there are, and the key columns of each group."""
+    if len(keys) == 1 and kind_of(keys[0].type) is KeyKind.TEXT:
+        codes, texts = text_codes(keys[0])
+        return codes, len(texts), [texts]
+    codes, groups = group_rows(keys, rows)
+    last = pa.array(_last_rows(codes, groups))
+    return codes, groups, [key.take(last) for key in keys]
 
 
 def group_rows(keys: list[pa.Array], rows: int) -> tuple[Ints, int]:

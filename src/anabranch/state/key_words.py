@@ -198,11 +198,17 @@ def group_codes(columns: Sequence[FixedWords | pa.Array]) -> tuple[Ints, int]:
     return codes, groups
 
 
+def text_codes(column: pa.Array) -> tuple[Ints, pa.Array]:
+    """Each row's group number, in order of first occurrence, and the text of each group."""
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
+
+
 def _codes(column: FixedWords | pa.Array) -> tuple[Ints, int]:
     if isinstance(column, FixedWords):
         column = pa.array(column.values, mask=column.nulls)
-    encoded = column.dictionary_encode(null_encoding="encode")
-    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+    codes, distinct = text_codes(column)
+    return codes, len(distinct)
 
 
 def _storage_type(key_type: pa.DataType) -> pa.DataType:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.engines.local.dispenser import LINGER_S, Dispenser
+from anabranch.engines.local.dispenser import LINGER_S, MOST_AHEAD, Dispenser
 from anabranch.engines.local.gate import Closed
 from anabranch.io.reader import place
 from anabranch.plan.plan import SourcePlan
@@ -42,7 +42,9 @@ def read_claim(dispenser: Dispenser, source: Rows, reader: int) -> tuple[list, R
         else:
             rows += [(claim.part, r) for r in chunk.batch["row"].to_pylist()]
             dispenser.advance(reader, chunk.batch.num_rows)
-    return rows, dispenser.finish(reader, part_over=over)
+    promised = dispenser.finish(reader, part_over=over)
+    dispenser.told(reader)
+    return rows, promised
 
 
 def read_all(dispenser: Dispenser, source: Rows, reader: int = 0) -> list[tuple[int, int]]:
@@ -321,10 +323,12 @@ class Interleaving:
         if d._active.index(reader) >= d._plan.replicas or (d._over() and not d._claims):
             return True
         claimed = {claim.part for claim in d._claims.values()}
+        first = min([*claimed, *d._next], default=0)
         free = [
             p
             for p in d._next
-            if self.source.seekable or (p not in claimed and d._owner.get(p, reader) == reader)
+            if (p == first or d._next[p] < MOST_AHEAD * d._batch_rows())
+            and (self.source.seekable or (p not in claimed and d._owner.get(p, reader) == reader))
         ]
         in_turn = d._limit is None or not (d._next or d._claims)
         return bool(d._due() and (free or (in_turn and d._unopened < len(d._parts))))
@@ -376,3 +380,49 @@ def test_a_limit_gives_the_first_rows_whoever_reads(case):
     delivered = Interleaving(*case).run()
     every = [(int(part), row) for part, size in source.sizes.items() for row in range(size)]
     assert sorted(delivered) == every[:limit]
+
+
+def test_a_part_is_not_read_far_ahead_of_one_that_is_not_done():
+    """Its rows would have to wait for those, and fill the memory meanwhile."""
+    dispenser = hired(Rows([100, 100], seekable=False), replicas=2, batch_rows=2)
+    dispenser.claim(0)
+    for _ in range(MOST_AHEAD):
+        claim = dispenser.claim(1)
+        assert claim.part == 1
+        dispenser.advance(1, 2)
+        dispenser.finish(1, part_over=False)
+        dispenser.told(1)
+    waiting = Side(dispenser.claim, 1)
+    assert not waiting.over
+    dispenser.finish(0, part_over=True)
+    assert waiting.end().at == 2 * MOST_AHEAD
+
+
+def test_a_source_is_not_at_rest_before_its_last_promise_was_delivered():
+    dispenser = hired(Rows([4]))
+    dispenser.claim(0)
+    dispenser.advance(0, 4)
+    dispenser.finish(0, part_over=False)
+    assert not dispenser.at_rest
+    dispenser.told(0)
+    assert dispenser.at_rest
+
+
+def test_a_reader_that_is_about_to_end_is_replaced_when_more_are_wanted():
+    dispenser = hired(Rows([100]), replicas=2)
+    dispenser.change(plan(1))
+    assert dispenser.claim(1) is None
+    assert dispenser.change(plan(2)) == [2]
+    dispenser.leave(1)
+    assert dispenser.claim(2) is not None
+
+
+def test_a_claim_of_a_paced_source_knows_when_its_first_row_was_due():
+    """Rows that had to wait are as old as they are, not as young as their reading."""
+    clock = Clock()
+    dispenser = hired(Rows([100], per_s=10.0), batch_rows=5, clock=clock)
+    clock.now = 2.0  # nobody asked for two seconds
+    assert dispenser.claim(0).due_s == pytest.approx(0.1, abs=0.01)
+    dispenser.advance(0, 5)
+    dispenser.finish(0, part_over=False)
+    assert dispenser.claim(0).due_s == pytest.approx(0.6, abs=0.01)

@@ -6,6 +6,7 @@ import pytest
 
 from anabranch.engines.local.gate import Closed
 from anabranch.engines.local.standstill import Standstill
+from anabranch.plan.regions import Edge
 from anabranch.state.positions import START
 from tests.engines.local.handmade import Side, at, gate_of, shown, tuples, wait_until
 
@@ -22,19 +23,19 @@ def test_a_fast_source_is_held_up_and_goes_on_when_it_is_read():
             added.append(time)
 
     adder = Side(add)
-    wait_until(lambda: gate.held_up)
+    wait_until(gate.held_up)
     assert (added, gate.length()) == ([0], (2, 2))
     seen = shown(gate.next_ready("r"))[0]
     while len(seen) < 5:
         seen += shown(gate.next_ready("r"))[0]
     adder.end()
-    assert (seen, gate.held_up) == ([0, 1, 2, 3, 4], 0)
+    assert (seen, gate.held_up()) == ([0, 1, 2, 3, 4], [])
 
 
 def test_a_source_waits_for_one_that_is_behind_it():
     gate = gate_of("fast", "slow", quota=1)
     adder = Side(gate.add, "fast", 0, tuples(5), at(6))
-    wait_until(lambda: gate.held_up)
+    wait_until(gate.held_up)
     gate.add("slow", 0, None, at(9))
     assert not adder.over
     assert shown(gate.next_ready("r")) == [[5]]
@@ -53,7 +54,7 @@ def test_a_source_is_held_up_for_as_long_as_the_slowest_reader():
     gate = gate_of("a", readers=("x", "y"), quota=1)
     adder = Side(gate.add, "a", 0, tuples(1), at(2))
     gate.next_ready("x")
-    wait_until(lambda: gate.held_up)
+    wait_until(gate.held_up)
     gate.next_ready("y")
     adder.end()
 
@@ -62,7 +63,7 @@ def test_removing_the_slowest_reader_sets_sources_free():
     gate = gate_of("a", readers=("x", "y"), quota=1)
     adder = Side(gate.add, "a", 0, tuples(1), at(2))
     gate.next_ready("x")
-    wait_until(lambda: gate.held_up)
+    wait_until(gate.held_up)
     gate.remove_readers(["y"])
     adder.end()
 
@@ -72,7 +73,7 @@ def test_a_jumbo_tuple_that_is_read_in_parts_counts_until_its_last_part_is_read(
     adder = Side(gate.add, "a", 0, tuples(1, 2, 3, 4), at(5))
     gate.add("b", 0, None, at(3))
     assert shown(gate.next_ready("r")) == [[1, 2]]
-    wait_until(lambda: gate.held_up)
+    wait_until(gate.held_up)
     gate.add("b", 0, None, at(9))
     assert not adder.over
     assert shown(gate.next_ready("r")) == [[3, 4]]
@@ -82,7 +83,7 @@ def test_a_jumbo_tuple_that_is_read_in_parts_counts_until_its_last_part_is_read(
 def test_relaxing_lets_sources_go_further_ahead():
     gate = gate_of("fast", "slow", quota=1)
     adder = Side(gate.add, "fast", 0, tuples(5), at(6))
-    wait_until(lambda: gate.held_up)
+    wait_until(gate.held_up)
     gate.relax()
     adder.end()
 
@@ -90,34 +91,47 @@ def test_relaxing_lets_sources_go_further_ahead():
 def test_nobody_is_held_up_while_nothing_new_is_read():
     gate = gate_of("fast", "slow", quota=1)
     adder = Side(gate.add, "fast", 0, tuples(5), at(6))
-    wait_until(lambda: gate.held_up)
+    wait_until(gate.held_up)
     gate.hold_nobody_up(True)
     adder.end()
     gate.hold_nobody_up(False)
     again = Side(gate.add, "fast", 0, tuples(6), at(7))
-    wait_until(lambda: gate.held_up)
+    wait_until(gate.held_up)
     gate.close()
     with pytest.raises(Closed):
         again.end()
 
 
-def test_a_standstill_is_seen_when_nothing_moves_and_somebody_is_held_up():
-    gate = gate_of("fast", "slow", quota=1)
-    standstill = Standstill([gate])
-    adder = Side(gate.add, "fast", 0, tuples(5), at(6))
-    wait_until(lambda: gate.held_up)
-    looks = [standstill.look(working=False) for _ in range(2)]
+FAST, SLOW = (0, 0), (1, 0)
+EDGES = [Edge(0, "ahead", 0, "merge", 0), Edge(1, "behind", 0, "merge", 0)]
+
+
+@pytest.mark.parametrize(
+    ("alive", "relaxed"),
+    [((), ["merge"]), (("ahead",), ["merge"]), (("behind",), []), (("merge",), ["merge"])],
+)
+def test_a_gate_gives_way_when_those_it_waits_for_can_never_go_on(
+    alive: tuple[str, ...], relaxed: list[str]
+):
+    gate = gate_of(FAST, SLOW, quota=1)
+    standstill = Standstill({"merge": gate}, EDGES, lambda region: region in alive)
+    adder = Side(gate.add, FAST, 0, tuples(5), at(6))
+    wait_until(gate.held_up)
+    looks = [standstill.look() for _ in range(2)]
+    gate.relax()
     adder.end()
-    assert looks == [False, True]
+    assert looks == [[], relaxed]
 
 
-def test_no_standstill_while_somebody_works_or_nobody_is_held_up():
-    gate = gate_of("fast", "slow", quota=1)
-    standstill = Standstill([gate])
-    assert not any(standstill.look(working=False) for _ in range(3))
-    adder = Side(gate.add, "fast", 0, tuples(5), at(6))
-    wait_until(lambda: gate.held_up)
-    assert not any(standstill.look(working=True) for _ in range(3))
+def test_a_gate_does_not_give_way_while_it_moves_or_holds_nobody_up():
+    gate = gate_of(FAST, SLOW, quota=1)
+    standstill = Standstill({"merge": gate}, EDGES, lambda region: False)
+    assert not any(standstill.look() for _ in range(3))
+    adder = Side(gate.add, FAST, 0, tuples(5), at(6))
+    wait_until(gate.held_up)
+    for time in range(1, 4):
+        gate.add(SLOW, 0, None, at(time))
+        assert not standstill.look()
     gate.relax()
     adder.end()
 
@@ -129,7 +143,7 @@ def test_closing_wakes_everybody():
         Side(gate.next_ready, "y"),
         Side(gate.add, "a", 0, tuples(1), at(2)),
     ]
-    wait_until(lambda: gate.held_up and len(gate._at_rest) == 2)
+    wait_until(lambda: gate.held_up() and len(gate._at_rest) == 2)
     gate.close()
     for side in waiting:
         with pytest.raises(Closed):

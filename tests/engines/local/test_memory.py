@@ -47,7 +47,7 @@ def test_a_sink_a_hundred_times_slower_than_its_source_does_not_fill_the_memory(
     engine.start(lambda event: None)
     most_rows, until = 0, time.monotonic() + SECONDS
     while time.monotonic() < until:
-        most_rows = max(most_rows, sum(gate.length()[1] for gate in engine._parts.gates))
+        most_rows = max(most_rows, sum(gate.length()[1] for gate in engine._parts.gates.values()))
         time.sleep(0.01)
     grown = resident_bytes() - before
     engine.stop()

@@ -54,16 +54,21 @@ def diamond(rate_per_s: float | None) -> Flow:
     return flow
 
 
-def run_diamond(rate_per_s: float | None) -> tuple[bool, Any]:
+def run_diamond(rate_per_s: float | None, beside: float | None = None) -> tuple[bool, Any]:
+    """Run it, perhaps beside a source that has a row now and then; whether it ended, and how."""
     flow, sink = diamond(rate_per_s), collect()
+    flow = flow.writing({"out": sink})
+    if beside is not None:
+        rows = generate(numbers, SCHEMA, int(2 * beside), beside)
+        flow.source("trickle", rows).map("past", lambda b: {}, keeps="*").sink("aside", collect())
     plan = Plan.sequential(flow).with_source("rows", batch_rows=5)
-    engine = LocalEngine(flow.writing({"out": sink}), plan, Options())
+    engine = LocalEngine(flow, plan, Options())
     engine.start(lambda event: None)
     ended = engine.wait(4.0)
     engine.stop()
     expected = run_sequential(diamond(None))
     got = RunResult({"out": sink.table()}, expected.counters)
-    return ended, difference(flow, expected, got)
+    return ended, difference(diamond(None), expected, got)
 
 
 def test_a_join_of_branches_far_apart_gets_longer_queues_and_ends(relaxed: list[ElasticGate]):
@@ -95,7 +100,7 @@ def test_queues_are_not_made_longer_for_an_operator_that_is_slow(relaxed: list[E
     flow.source("rows", rows).map("slow", slow, keeps="*").sink("out", collect())
     engine = LocalEngine(flow, Plan.sequential(flow).with_source("rows", batch_rows=5), Options())
     engine.start(lambda event: None)
-    wait_until(lambda: engine._parts.gates[0].held_up)
+    wait_until(engine.region("slow").gate.held_up)
     assert engine.wait(20.0)
     assert relaxed == []
 
@@ -114,8 +119,13 @@ def test_a_slow_sink_keeps_the_bounds_of_the_queues(
     most = 0
     until = time.monotonic() + 2.0
     while time.monotonic() < until:
-        most = max(most, sum(gate.length()[0] for gate in engine._parts.gates))
+        most = max(most, sum(gate.length()[0] for gate in engine._parts.gates.values()))
         time.sleep(0.01)
     engine.stop()
     assert relaxed == []
     assert most <= 4 * QUOTA
+
+
+def test_a_standstill_is_noticed_though_another_part_of_the_graph_goes_on():
+    """The diamond blocks itself while a source of its own trickles on beside it."""
+    assert run_diamond(None, beside=20.0) == (True, None)

@@ -46,8 +46,8 @@ class Assembly:
         self._contexts = flow.contexts()
         self.latencies = Latencies()
         found = regions(flow)
-        self._edges = region_edges(flow, found)
-        self._gates = {r.name: self._gate(r) for r in found if r.kind is not RegionKind.SOURCE}
+        self.edges = region_edges(flow, found)
+        self.gates = {r.name: self._gate(r) for r in found if r.kind is not RegionKind.SOURCE}
         self.sources: list[SourceRun] = []
         self.regions: list[RegionRun] = []
         self.sinks: list[SinkRun] = []
@@ -58,11 +58,6 @@ class Assembly:
                 self.regions.append(self._region(region, plan))
         self.sinks = [run for run in self.regions if isinstance(run, SinkRun)]
         self._ended: set[str] = set()
-
-    @property
-    def gates(self) -> list[ElasticGate]:
-        """The gates, upstream first."""
-        return list(self._gates.values())
 
     def region(self, name: str) -> RegionRun:
         """The region of a name."""
@@ -115,14 +110,13 @@ class Assembly:
         for source in self.sources:
             source.dispenser.go_on()
 
-    def settle(self, timeout_s: float, given_up: Callable[[], bool]) -> bool:
-        """Wait until all that is under way is finished; whether that came in time."""
-        until = time.monotonic() + timeout_s
+    def settle(self, given_up: Callable[[], bool]) -> bool:
+        """Wait until all that is under way is finished; whether that came before giving up."""
         # Upstream first: who has nothing to do and gets nothing any more stays so.
         checks = [s.idle for s in self.sources] + [run.idle for run in self.regions]
         for idle in checks:
             while not idle():
-                if time.monotonic() > until or given_up():
+                if given_up():
                     return False
                 time.sleep(POLL_S)
         return True
@@ -131,11 +125,23 @@ class Assembly:
         """Whether every sink has seen the end."""
         return all(sink.ended for sink in self.sinks)
 
-    def working(self) -> bool:
-        """Whether some thread is inside a step, or rows may come by themselves."""
-        if any(source.dispenser.expectant for source in self.sources):
-            return True
-        return self.running() is not None
+    def alive(self, region: str) -> bool:
+        """Whether a region may move by itself: inside a step, or rows may come with time."""
+        for source in self.sources:
+            if source.name == region:
+                return source.dispenser.expectant or any(p.step for p in source.probes)
+        probes = [p for replica in self.region(region).replicas for p in replica.probes]
+        return any(probe.step is not None for probe in probes)
+
+    def moves(self) -> int:
+        """Grows with everything that is read, added or taken."""
+        return sum(gate.moves for gate in self.gates.values())
+
+    def caught_up(self) -> bool:
+        """Whether all that could be read was read, worked on, and is visible."""
+        waiting = all(s.dispenser.expectant or s.dispenser.over for s in self.sources)
+        resting = all(s.idle() for s in self.sources) and all(r.idle() for r in self.regions)
+        return waiting and resting and all(sink.all_shown for sink in self.sinks)
 
     def running(self) -> str | None:
         """A step that some thread is inside of, if any."""
@@ -159,7 +165,7 @@ class Assembly:
         return None
 
     def _hold_nobody_up(self, lenient: bool) -> None:
-        for gate in self.gates:
+        for gate in self.gates.values():
             gate.hold_nobody_up(lenient)
 
     def _gate(self, region: Region) -> ElasticGate:
@@ -168,7 +174,7 @@ class Assembly:
         return ElasticGate(ports, ordered=ordered, dealt=region.kind is RegionKind.STATELESS)
 
     def _outlet(self, region: Region) -> Outlet:
-        ways = [(e, self._gates[e.consumer]) for e in self._edges if e.producer == region.name]
+        ways = [(e, self.gates[e.consumer]) for e in self.edges if e.producer == region.name]
         together = region.kind in (RegionKind.STATELESS, RegionKind.SOURCE)
         return Outlet(ways, together=together)
 
@@ -186,7 +192,7 @@ class Assembly:
         return SourceRun(name, source, rank, plan.source(name), self._outlet(region), self._limit)
 
     def _region(self, region: Region, plan: Plan) -> RegionRun:
-        own, gate = plan.region(region.name), self._gates[region.name]
+        own, gate = plan.region(region.name), self.gates[region.name]
         if region.kind is RegionKind.SINK:
             return SinkRun(
                 self._flow,

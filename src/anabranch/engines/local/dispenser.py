@@ -25,6 +25,9 @@ LINGER_S = 0.002
 NAP_S = 0.01
 FOREVER_S = 1e9
 MOST_PARTS = 256
+DUE_HALVINGS = 24
+MOST_AHEAD = 4
+"""Batches that may be read of a part while an earlier one is not done: their rows have to wait."""
 
 
 Offsets = dict[str, Any]
@@ -33,11 +36,19 @@ Offsets = dict[str, Any]
 
 @dataclass
 class Claim:
-    """Rows of one part that a reader reads now: from `at` to `stop`, or to the part's end."""
+    """Rows of one part that a reader reads now: from `at` to `stop`, or to the part's end.
+
+    Attributes:
+        part: Number of the part.
+        at: The next row.
+        stop: The row after the last.
+        due_s: When the first row was due, on the dispenser's clock; None where nothing is paced.
+    """
 
     part: int
     at: int
     stop: int
+    due_s: float | None = None
 
 
 class Dispenser:
@@ -68,10 +79,12 @@ class Dispenser:
         self._owner: dict[int, int] = {}  # by open part that is not seekable, its reader
         self._claims: dict[int, Claim] = {}  # by reader
         self._active: list[int] = []  # readers, the oldest first
-        self._leaving: set[int] = set()
+        self._leaving: set[int] = set()  # readers that may have a last word to say
+        self._telling: set[int] = set()  # readers whose claim is done, and not yet promised
         self._hired = self._napping = 0
         self._given = 0
         self._given_before = 0  # by earlier runs
+        self._due_until_s = 0.0  # all rows that were due by then have been given out
         self._closed = self._stopped = self._held = False
 
     @property
@@ -84,7 +97,7 @@ class Dispenser:
         with self._change:
             self._plan = plan
             started = []
-            while len(self._active) < plan.replicas:
+            while len(self._active) - len(self._leaving) < plan.replicas:
                 started.append(self._hired)
                 self._active.append(self._hired)
                 self._hired += 1
@@ -101,7 +114,8 @@ class Dispenser:
                 if self._held:
                     self._change.wait()
                     continue
-                surplus = self._active.index(reader) >= self._plan.replicas
+                staying = [each for each in self._active if each not in self._leaving]
+                surplus = staying.index(reader) >= self._plan.replicas
                 if self._stopped or surplus or (self._over() and not self._claims):
                     self._leaving.add(reader)
                     return None
@@ -157,12 +171,18 @@ class Dispenser:
         """A reader is done with its claim, and with the part if that is over; the new promise."""
         with self._change:
             claim = self._claims.pop(reader)
+            self._telling.add(reader)
             self._given -= claim.stop - claim.at
             if part_over:
                 self._next.pop(claim.part, None)
                 self._owner.pop(claim.part, None)
             self._change.notify_all()
             return self._frontier(list(self._claims.values()))
+
+    def told(self, reader: int) -> None:
+        """What a reader could promise after its claim has been delivered, too."""
+        with self._change:
+            self._telling.discard(reader)
 
     def nap(self) -> None:
         """Wait a little before asking again for what was not there."""
@@ -208,7 +228,7 @@ class Dispenser:
     def at_rest(self) -> bool:
         """Whether all that was given out has been delivered, and nobody is about to say more."""
         with self._change:
-            return not self._claims and not self._leaving
+            return not (self._claims or self._telling or self._leaving)
 
     def offsets(self) -> Offsets:
         """Where to read on, once all that was given out has been delivered."""
@@ -218,6 +238,11 @@ class Dispenser:
                 "unopened": self._unopened,
                 "rows": self._given,
             }
+
+    def next_row(self, part: int) -> int:
+        """The first row of a part that was not given out; 0 for a part that is over, too."""
+        with self._change:
+            return self._next.get(part, 0)
 
     def restore(self, offsets: Offsets) -> None:
         """Read on from there; a paced source has its pace from now on."""
@@ -299,14 +324,31 @@ class Dispenser:
             rows = max(1, known.rows - start)  # an empty part has to be looked at, too
             self._next.pop(part)
             self._owner.pop(part, None)
+        due_s = self._due_s() if self._paced() else None
         self._given += rows
-        claim = self._claims[reader] = Claim(part, start, start + rows)
+        claim = self._claims[reader] = Claim(part, start, start + rows, due_s)
         return claim
+
+    def _due_s(self) -> float:
+        """When the next row to be given out became due: rows that had to wait are older."""
+        wanted = self._given - self._given_before
+        early, late = self._due_until_s, self._clock() - self._started
+        for _ in range(DUE_HALVINGS):
+            middle = (early + late) / 2
+            if int(self._source.due_rows(middle)) > wanted:
+                late = middle
+            else:
+                early = middle
+        self._due_until_s = early
+        return self._started + late
 
     def _part_for(self, reader: int) -> int | None:
         """The part that a reader goes on with: one to be shared, its own, or the next new one."""
         taken = {claim.part for claim in self._claims.values()}
+        first = min([*taken, *self._next], default=self._unopened)
         for part in sorted(self._next):
+            if part > first and self._next[part] >= MOST_AHEAD * self._batch_rows():
+                continue
             known = extent(self._source, self._parts[part])
             mine = part not in taken and self._owner.setdefault(part, reader) == reader
             if known.seekable or mine:

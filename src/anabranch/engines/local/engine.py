@@ -7,7 +7,6 @@ the run when all sinks have seen the end, when it is stopped, or when something 
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from anabranch.engines.engine import Options
 from anabranch.engines.local.assembly import Assembly
 from anabranch.engines.local.change import Change
 from anabranch.engines.local.gate import Closed
-from anabranch.engines.local.places import Pins, places, require_places
+from anabranch.engines.local.places import Pins, places, require_places, usable_cpus
 from anabranch.engines.local.pool import Pool
 from anabranch.engines.local.probe import Probe
 from anabranch.engines.local.profiler import PERIOD_S, Profiler
@@ -36,7 +35,6 @@ from anabranch.plan.starting import side_by_side
 TICK_S = 0.05
 DRAIN_S = 5.0
 SAVE_S = 1.0
-SETTLE_S = 30.0
 END_S = 10.0
 BATCH_ROWS = 16_384
 
@@ -69,6 +67,7 @@ class LocalEngine:
         self._error: BaseException | None = None
         self._over = threading.Event()
         self._started_s = self._ended_s = self._ticked_s = 0.0
+        self._saved_s, self._saved_moves = 0.0, -1
 
     # What users see
 
@@ -110,7 +109,8 @@ class LocalEngine:
             self._flow, self._plan, self._options.rows, checkpoint is not None, self._note_end
         )
         self._profiler = Profiler(self._parts.regions, self._parts.sources, self._parts.latencies)
-        self._standstill = Standstill(self._parts.gates)
+        parts = self._parts
+        self._standstill = Standstill(parts.gates, parts.edges, parts.alive)
         self._pool = Pool(self._flow.name)
         self._pins = Pins(self._places)
         version = -1
@@ -129,6 +129,10 @@ class LocalEngine:
         if not self._ended:
             self._parts.start(self._start_thread)
         self._driver.start()
+
+    def caught_up(self) -> bool:
+        """Whether all that could be read was read, worked on, and is visible."""
+        return self._parts.caught_up()
 
     def apply(self, plan: Plan) -> None:
         """Wish for another plan: each region takes it up at its next exact place."""
@@ -162,7 +166,7 @@ class LocalEngine:
             require_own(checkpoint)
             last = checkpoint.last
         if self._given is None:
-            cores = len(os.sched_getaffinity(0))
+            cores = len(usable_cpus())
             known = None if last is None else Plan.from_json(last.plan)
             self._plan = known or side_by_side(self._flow, cores, BATCH_ROWS)
         return checkpoint
@@ -226,7 +230,8 @@ class LocalEngine:
             self._news.wait_for(self._has_news, TICK_S)
         self._tell_change()
         if self._saver is not None:
-            if self._wish is not None or time.monotonic() - self._saved_s >= SAVE_S:
+            due = time.monotonic() - self._saved_s >= SAVE_S
+            if self._wish is not None or (due and self._parts.moves() != self._saved_moves):
                 self._save_and_change(self._saver)
         elif self._change is None:
             self._begin_change()
@@ -243,8 +248,8 @@ class LocalEngine:
         began = time.perf_counter()
         self._parts.hold()
         try:
-            if not self._parts.settle(SETTLE_S, self._must_end):
-                return  # too much is under way: later
+            if not self._parts.settle(self._given_up):
+                return  # the run ends, and has a save of its own
             saver.save(self._plan, ended=False)
             self._begin_change()
             if self._change is not None:
@@ -253,15 +258,29 @@ class LocalEngine:
                 if self._change_is_done():
                     self._change.held_s = time.perf_counter() - began
         finally:
-            self._saved_s = time.monotonic()
+            self._saved_s, self._saved_moves = time.monotonic(), self._parts.moves()
             self._parts.go_on()
 
     def _come_to_rest(self) -> None:
         """Finish what is under way, and save it if it is to be saved."""
         self._parts.read_no_more()
-        rested = self._parts.settle(DRAIN_S, lambda: self._error is not None)
+        until = time.monotonic() + DRAIN_S
+        rested = self._parts.settle(lambda: self._too_late(until))
+        self._ended = self._ended and rested
+        self._tell_change()
         if self._saver is not None and rested:
             self._saver.save(self._plan, ended=self._ended)
+
+    def _given_up(self) -> bool:
+        """Asked while everybody comes to rest, which may take as long as a step takes."""
+        self._tick()
+        return self._must_end()
+
+    def _too_late(self, until: float) -> bool:
+        """Who stops a run does not wait for ever; one that comes to its end is finished."""
+        self._tick()
+        stopped = self._stop_wish and time.monotonic() > until
+        return stopped or self._error is not None
 
     def _must_end(self) -> bool:
         return bool(self._stop_wish or self._error)
@@ -291,7 +310,7 @@ class LocalEngine:
         if now - self._ticked_s < TICK_S:
             return
         self._ticked_s = now
-        self._standstill.look(self._parts.working())
+        self._standstill.look()
         for sink in self._parts.sinks:
             sink.remind()
         if self._profile:

@@ -33,7 +33,7 @@ from anabranch.state.positions import START, Jumbo, Root, meet
 QUOTA = 4
 """Jumbo tuples of one source that a gate holds before the source has to wait."""
 
-MOST_AHEAD = 2
+MOST_AHEAD = 1
 """Entries that the fastest reader may be ahead of the slowest: they meet soon at a switch."""
 
 
@@ -73,7 +73,7 @@ class ElasticGate:
         self._at_rest: set[object] = set()  # readers that wait for something to read
         self._closed = self._lenient = False
         self.moves = 0  # how often something was added or taken: a standstill shows by it
-        self.held_up = 0  # sources that wait for others
+        self._held_up: Counter[object] = Counter()  # by source, threads that wait for others
 
     # Sources
 
@@ -114,9 +114,9 @@ class ElasticGate:
                 self._held[source] += 1
                 self._advance(Piece(source, jumbo, born_s), port)
             if self._must_wait(source):
-                self.held_up += 1
+                self._held_up[source] += 1
                 self._change.wait_for(lambda: self._closed or not self._must_wait(source))
-                self.held_up -= 1
+                self._held_up[source] -= 1
             if self._closed:
                 raise Closed
 
@@ -204,8 +204,9 @@ class ElasticGate:
     def nudge(self) -> None:
         """Put an empty entry behind what was released: it wakes a reader that has time to keep."""
         with self._change:
-            self._log.append(Entry(self._end, self._holding.nothing(), self._released))
-            self._change.notify_all()
+            if not self._log:
+                self._log.append(Entry(self._end, self._holding.nothing(), self._released))
+                self._change.notify_all()
 
     def close(self) -> None:
         """Nobody waits any longer: who uses the gate ends."""
@@ -226,6 +227,16 @@ class ElasticGate:
             behind = any(number < self._end for number in self._next.values())
             resting = self._at_rest.issuperset(self._next)
             return resting and not behind and not self._holding.has_news(self._released)
+
+    def held_up(self) -> list[object]:
+        """The sources that wait because they are too far ahead."""
+        with self._change:
+            return [source for source, threads in self._held_up.items() if threads]
+
+    def lagging(self) -> list[object]:
+        """The sources that the others wait for."""
+        with self._change:
+            return [source for source, at in self._passed.items() if at == self._frontier]
 
     def length(self) -> tuple[int, int]:
         """How many jumbo tuples are held, and how many tuples in them."""

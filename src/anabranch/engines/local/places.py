@@ -18,9 +18,16 @@ CPUS = Path("/sys/devices/system/cpu")
 Places = dict[str, frozenset[int]]
 
 
+def usable_cpus() -> set[int]:
+    """The processors that this process may use; all of them where the system does not say."""
+    if hasattr(os, "sched_getaffinity"):
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))
+
+
 def places(cpus: Path = CPUS) -> Places:
     """The sockets that this process may use, by name, with their processors."""
-    allowed = os.sched_getaffinity(0)
+    allowed = usable_cpus()
     found: dict[str, set[int]] = {}
     for cpu in sorted(allowed):
         package = cpus / f"cpu{cpu}" / "topology" / "physical_package_id"
@@ -52,6 +59,6 @@ class Pins:
 
     def pin(self, place: str | None) -> None:
         """Keep the calling thread on a place; None lets it go anywhere again."""
-        if len(self._places) > 1:
+        if len(self._places) > 1 and hasattr(os, "sched_setaffinity"):
             cpus = self._anywhere if place is None else self._places[place]
             os.sched_setaffinity(0, cpus)

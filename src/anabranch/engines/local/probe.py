@@ -43,7 +43,8 @@ class Probe:
 
     def start(self) -> None:
         """Called by the thread itself when it begins: its clock is its own."""
-        self._clock = time.pthread_getcpuclockid(get_ident())
+        if hasattr(time, "pthread_getcpuclockid"):
+            self._clock = time.pthread_getcpuclockid(get_ident())
         self._started_s = time.thread_time()
 
     def end(self) -> None:
@@ -53,8 +54,10 @@ class Probe:
 
     def cpu_s(self) -> float:
         """Processor seconds of the thread so far, steps and all the rest."""
-        if self.ended or self._clock is None:
+        if self.ended:
             return self._spent_s
+        if self._clock is None:  # not started, or a system on which others cannot read the clock
+            return sum(self.cpu.values())
         try:
             return time.clock_gettime(self._clock) - self._started_s
         except OSError:  # the thread has ended this moment

@@ -67,6 +67,7 @@ class Saver:
 
     def save(self, plan: Plan, *, ended: bool) -> None:
         """Save a version; everybody rests."""
+        moves = self._parts.moves()
         last, token = self._checkpoint.last, self._checkpoint.token
         version = 0 if last is None else last.version + 1
         before = () if last is None else last.state
@@ -89,6 +90,13 @@ class Saver:
             },
             ended=ended,
         )
+        if self._parts.moves() != moves:
+            raise StateError(
+                self._flow.name,
+                "everything to rest while it is saved",
+                "something that moved",
+                "start again: the run goes on from the version before; and report this",
+            )
         self._checkpoint.publish(manifest)
         self._sinks.commit(manifest)
         for run in self._parts.regions:
@@ -96,6 +104,8 @@ class Saver:
                 channel.saved()
         for sink in self._parts.sinks:
             sink.note_shown()
+        for source in self._parts.sources:
+            source.forget()
         self._sinks.clean(manifest)
         if version % CLEAN_EVERY == 0 or ended:
             self._checkpoint.clean()

@@ -83,6 +83,11 @@ class SinkRun(RegionRun):
             self.ended = True
             self._told_end()
 
+    @property
+    def all_shown(self) -> bool:
+        """Whether every row that came is visible."""
+        return not self._unseen
+
     def commit(self) -> None:
         """Make visible what was written."""
         if self._unseen:

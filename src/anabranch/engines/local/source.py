@@ -84,9 +84,16 @@ class SourceRun:
         """Where to read on, for a checkpoint."""
         offsets = self.dispenser.offsets()
         if isinstance(self._source, StampedSource):
-            stamps = [run[2] for runs in self._source.record.values() for run in runs]
-            offsets["stamp"] = max(stamps, default=None)
+            offsets["stamp"] = self._source.latest
         return offsets
+
+    def forget(self) -> None:
+        """A checkpoint is safe: when the rows before it arrived need not be remembered."""
+        if isinstance(self._source, StampedSource):
+            for number, part in enumerate(self._parts):
+                row = self.dispenser.next_row(number)
+                if row:
+                    self._source.let_go(part, row)
 
     def restore(self, offsets: Offsets) -> None:
         """Read on from there."""
@@ -107,6 +114,7 @@ class SourceRun:
         over = False
         while claim.at < claim.stop and not over:
             probe.begin()
+            began_s = time.monotonic()
             chunk = source.read(self._parts[claim.part], claim.at, claim.stop - claim.at)
             probe.end_step(self.name)
             if chunk is None:
@@ -115,7 +123,7 @@ class SourceRun:
                 self.dispenser.give_back(reader)
                 self.dispenser.nap()
             else:
-                born_s = time.monotonic()
+                born_s = began_s if claim.due_s is None else claim.due_s
                 jumbo = placed(chunk, self._schema, self._rank, claim.part, claim.at)
                 probe.count(self.name, 0, len(jumbo))
                 frontier = self.dispenser.frontier_after(reader, len(jumbo))
@@ -124,6 +132,7 @@ class SourceRun:
         frontier = self.dispenser.finish(reader, part_over=over)
         if not is_end(frontier):
             self._send(None, frontier, 0.0)
+        self.dispenser.told(reader)
 
     def _end_if_over(self) -> None:
         """The last word of a source, told once."""

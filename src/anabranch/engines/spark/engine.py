@@ -140,6 +140,10 @@ class SparkEngine:
         )
         threading.Thread(target=self._watch, args=(self._query,), daemon=True).start()
 
+    def caught_up(self) -> bool | None:
+        """A batch that read nothing tells it."""
+        return None
+
     def apply(self, plan: Plan) -> None:
         """Wish for another plan: it is in force with the next micro-batch."""
         plan.validate(self._flow)
