@@ -25,7 +25,7 @@ from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
 
 KEYS = 1_000_000
-BATCH_ROWS = 8_192
+BATCH_ROWS = 4_096
 RAPID, RAPID_EVERY_S = 280, 0.25
 SPACED, SPACED_EVERY_S = 40, 3.0
 QUICK_RAPID, QUICK_SPACED = 40, 3
@@ -33,6 +33,7 @@ SAMPLE_S = 0.02
 PAUSE_BAR_MS = 5.0
 IMBALANCE_BAR = 0.02
 PAPER_PAUSE_MS = 40.0
+JOKER_KEPT = 0.7
 
 
 class Services:
@@ -133,7 +134,6 @@ def measure(quick: bool) -> Report:
         try:
             warm_up(engine)
             services.seconds.clear()
-            asked = [0.0]
             took: list[float] = []
             with Rate(engine) as rate:
                 for _ in range(QUICK_RAPID if quick else RAPID):
@@ -193,9 +193,8 @@ def tell(
     others = [rate.in_second_from(at + 1.2 + rng.random() * 0.6) for at in asked]
     report.add_sample("rows_per_s_after_switch", Sample.of(after))
     report.add_sample("rows_per_s_other_seconds", Sample.of(others))
-    report.add_figure(
-        "rate_after_switch_over_other", statistics.median(after) / statistics.median(others)
-    )
+    kept = statistics.median(after) / statistics.median(others)
+    report.add_bar("rate_after_switch_over_other", kept, JOKER_KEPT)
     report.add_bar("pause_p99_ms", p99, PAUSE_BAR_MS + service_ms, at_least=False)
     report.add_bar("switches", len(pauses), 300)
     report.add_bar(

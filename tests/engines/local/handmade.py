@@ -99,7 +99,7 @@ def gate_of(
 
 def nothing_ready(gate: ElasticGate, reader: object = "r") -> bool:
     """Whether a reader would have to wait."""
-    with gate._change:
+    with gate._lock:
         return not gate._readable(reader)
 
 

@@ -116,7 +116,7 @@ def test_p3_streams_are_merged_into_one_sequence_of_ready_tuples(
 
     def watched(gate: ElasticGate, reader: object) -> Any:
         entry = read(gate, reader)
-        with gate._change:
+        with gate._lock:
             if gate.frontier < entry.frontier:  # some source could still come before it
                 early.append((gate.frontier, entry.frontier))
         return entry

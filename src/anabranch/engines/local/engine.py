@@ -21,6 +21,7 @@ from anabranch.engines.local.places import Pins, places, require_places, usable_
 from anabranch.engines.local.pool import Pool
 from anabranch.engines.local.probe import Probe
 from anabranch.engines.local.profiler import PERIOD_S, Profiler
+from anabranch.engines.local.refusals import refuse_what_it_cannot
 from anabranch.engines.local.region import RegionRun
 from anabranch.engines.local.saving import Saver, require_own
 from anabranch.engines.local.standstill import Standstill
@@ -28,7 +29,6 @@ from anabranch.engines.memory import keep_freed_memory
 from anabranch.errors import EngineError
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
-from anabranch.graph import Role
 from anabranch.plan.plan import Plan
 from anabranch.plan.starting import side_by_side
 
@@ -98,9 +98,13 @@ class LocalEngine:
         """One region at work, for those who look closely."""
         return self._parts.region(name)
 
+    def forget_latencies(self) -> None:
+        """Count latencies anew from now on, after a warm-up."""
+        self._parts.latencies.forget()
+
     def start(self, tell: Callable[[Event], None]) -> None:
         """Begin."""
-        refuse_what_spark_does(self._flow, self._options)
+        refuse_what_it_cannot(self._flow, self._options)
         keep_freed_memory()
         checkpoint = self._open_checkpoint()
         require_places(self._plan, self._places)
@@ -366,36 +370,3 @@ class LocalEngine:
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._started_s
-
-
-def refuse_what_spark_does(flow: Flow, options: Options) -> None:
-    """Name what this engine cannot do, before anything starts."""
-    if not flow.names(Role.SINK):
-        raise EngineError(
-            flow.name,
-            "at least one sink, which says when the end has come",
-            "none",
-            "give every stream that matters a sink",
-        )
-    given = {
-        "master": options.master,
-        "session": options.session,
-        "conf": options.conf or None,
-    }
-    for name in flow.names(Role.SINK):
-        sink = flow.graph.steps[name].body.sink
-        if getattr(sink, "takes_dataframes", False):
-            raise EngineError(
-                name,
-                "a sink that takes record batches",
-                f"{sink!r}, which takes DataFrames",
-                "run with engine='spark', or use ab.call",
-            )
-    for option, value in given.items():
-        if value is not None:
-            raise EngineError(
-                flow.name,
-                "options that the local engine knows: plan, checkpoint, rows, listener",
-                f"{option}={value!r}",
-                f"leave {option} out, or run with engine='spark'",
-            )

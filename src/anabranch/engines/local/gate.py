@@ -24,7 +24,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Iterable
-from threading import Condition
+from threading import Condition, Lock
 
 from anabranch.engines.local.entry import Control, Entry, Piece
 from anabranch.engines.local.holding import AsTheyCome, Holding, InOrder
@@ -62,7 +62,9 @@ class ElasticGate:
         """A gate that nobody uses yet."""
         self._dealt = dealt
         self._holding: Holding = InOrder(ports) if ordered else AsTheyCome(ports)
-        self._change = Condition()
+        # Readers and sources wait apart, so that nobody is woken for what is not theirs.
+        self._lock = Lock()
+        self._for_readers, self._for_sources = Condition(self._lock), Condition(self._lock)
         self._passed: dict[object, Root] = {}
         self._quotas: dict[object, int] = {}
         self._held: Counter[object] = Counter()
@@ -79,7 +81,7 @@ class ElasticGate:
 
     def announce_sources(self, sources: Iterable[object], at: Root, quota: int = QUOTA) -> None:
         """Sources that will add nothing before `at`; nothing beyond it is ready until they do."""
-        with self._change:
+        with self._lock:
             for source in sources:
                 self._passed.setdefault(source, at)
                 self._quotas[source] = quota
@@ -87,7 +89,7 @@ class ElasticGate:
 
     def remove_sources(self, sources: Iterable[object]) -> None:
         """Sources that add nothing any more: nobody waits for them, what they added stays."""
-        with self._change:
+        with self._lock:
             for source in sources:
                 self._passed.pop(source, None)
                 self._quotas.pop(source, None)
@@ -101,7 +103,7 @@ class ElasticGate:
         self, source: object, port: int, jumbo: Jumbo | None, frontier: Root, born_s: float = 0.0
     ) -> None:
         """Add tuples and say how far the source has come; waits while it is too far ahead."""
-        with self._change:
+        with self._lock:
             if self._closed:
                 raise Closed
             empty = jumbo is None or not (len(jumbo) or jumbo.marks)
@@ -115,36 +117,36 @@ class ElasticGate:
                 self._advance(Piece(source, jumbo, born_s), port)
             if self._must_wait(source):
                 self._held_up[source] += 1
-                self._change.wait_for(lambda: self._closed or not self._must_wait(source))
+                self._for_sources.wait_for(lambda: self._closed or not self._must_wait(source))
                 self._held_up[source] -= 1
             if self._closed:
                 raise Closed
 
     def hold_nobody_up(self, lenient: bool) -> None:
         """While sources read nothing new, what they have read must come in, however far ahead."""
-        with self._change:
+        with self._lock:
             self._lenient = lenient
-            self._change.notify_all()
+            self._for_sources.notify_all()
 
     def relax(self) -> None:
         """Let sources go further ahead: nobody could go on otherwise (see `standstill.py`)."""
-        with self._change:
+        with self._lock:
             self._quotas = {source: 2 * quota for source, quota in self._quotas.items()}
-            self._change.notify_all()
+            self._for_sources.notify_all()
 
     # Readers
 
     def announce_readers(self, readers: Iterable[object], like: object = None) -> None:
         """Readers that begin where `like` stands, or with what has not been read by all."""
-        with self._change:
+        with self._lock:
             place = self._next[like] if like is not None else self._first
             for reader in readers:
                 self._next.setdefault(reader, place)
-            self._change.notify_all()
+            self._for_readers.notify_all()
 
     def remove_readers(self, readers: Iterable[object]) -> None:
         """Readers that read no more: nobody waits for them."""
-        with self._change:
+        with self._lock:
             for reader in readers:
                 self._next.pop(reader, None)
             self._trim()
@@ -154,9 +156,9 @@ class ElasticGate:
 
         An epoch-switch tuple is given again and again, until `switched` says that it is over.
         """
-        with self._change:
+        with self._lock:
             self._at_rest.add(reader)
-            self._change.wait_for(lambda: self._closed or self._readable(reader))
+            self._for_readers.wait_for(lambda: self._closed or self._readable(reader))
             self._at_rest.discard(reader)
             if self._closed:
                 raise Closed
@@ -176,43 +178,45 @@ class ElasticGate:
 
     def leftover(self) -> list[Jumbo | None]:
         """What waits on each port and is not ready, for a checkpoint; it stays."""
-        with self._change:
+        with self._lock:
             return self._holding.leftover()
 
     def preload(self, port: int, jumbo: Jumbo) -> None:
         """Put back what waited when a checkpoint was made."""
-        with self._change:
+        with self._lock:
             self._advance(Piece(None, jumbo, time.monotonic(), last=False), port)
 
     # Epochs
 
     def switch(self, control: Control) -> Root:
         """Put an epoch-switch tuple behind what was released; gives its place in the order."""
-        with self._change:
+        with self._lock:
             self._log.append(Entry(self._end, [], self._released, control))
-            self._change.notify_all()
+            self._for_readers.notify_all()
             return self._released
 
     def switched(self, readers: Iterable[object]) -> int:
         """All readers have met the epoch-switch tuple: these ones go on behind it; its number."""
-        with self._change:
+        with self._lock:
             number = next(iter(self._next.values()))
             self._next = dict.fromkeys(readers, number + 1)
             self._trim()
+            self._for_readers.notify_all()
             return number
 
     def nudge(self) -> None:
         """Put an empty entry behind what was released: it wakes a reader that has time to keep."""
-        with self._change:
+        with self._lock:
             if not self._log:
                 self._log.append(Entry(self._end, self._holding.nothing(), self._released))
-                self._change.notify_all()
+                self._for_readers.notify_all()
 
     def close(self) -> None:
         """Nobody waits any longer: who uses the gate ends."""
-        with self._change:
+        with self._lock:
             self._closed = True
-            self._change.notify_all()
+            self._for_readers.notify_all()
+            self._for_sources.notify_all()
 
     # What others may see
 
@@ -223,24 +227,24 @@ class ElasticGate:
 
     def idle(self) -> bool:
         """Whether every reader waits for something to read; what is not ready may wait, too."""
-        with self._change:
+        with self._lock:
             behind = any(number < self._end for number in self._next.values())
             resting = self._at_rest.issuperset(self._next)
             return resting and not behind and not self._holding.has_news(self._released)
 
     def held_up(self) -> list[object]:
         """The sources that wait because they are too far ahead."""
-        with self._change:
+        with self._lock:
             return [source for source, threads in self._held_up.items() if threads]
 
     def lagging(self) -> list[object]:
         """The sources that the others wait for."""
-        with self._change:
+        with self._lock:
             return [source for source, at in self._passed.items() if at == self._frontier]
 
     def length(self) -> tuple[int, int]:
         """How many jumbo tuples are held, and how many tuples in them."""
-        with self._change:
+        with self._lock:
             pieces = self._holding.held()
             rows = sum(len(p.jumbo) for p in pieces) + sum(entry.rows for entry in self._log)
             return len(pieces) + len(self._log), rows
@@ -256,7 +260,8 @@ class ElasticGate:
             self._frontier = meet(list(self._passed.values()))
         self._holding.add(port, piece, self._frontier)
         self.moves += 1
-        self._change.notify_all()
+        # Of readers that take turns one is enough; it wakes the next if there is more.
+        self._for_readers.notify(1 if self._dealt else len(self._next))
 
     def _must_wait(self, source: object) -> bool:
         if self._lenient or self._held[source] < self._quotas.get(source, QUOTA):
@@ -275,7 +280,8 @@ class ElasticGate:
             return False
         pieces, self._released = self._holding.release()
         self._log.append(Entry(number, pieces, self._released))
-        self._change.notify_all()
+        if not self._dealt:
+            self._for_readers.notify_all()
         return True
 
     def _trim(self) -> None:
@@ -286,4 +292,6 @@ class ElasticGate:
             self._first += 1
             for piece in (p for port in entry.pieces for p in port):
                 self._held[piece.source] -= piece.last
-        self._change.notify_all()
+        self._for_sources.notify_all()
+        if not self._dealt or self._holding.has_news(self._released):
+            self._for_readers.notify(1 if self._dealt else len(self._next))

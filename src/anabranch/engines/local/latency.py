@@ -39,6 +39,11 @@ class Latencies:
                 self._all[place] += rows
                 self._recent[place] += rows
 
+    def forget(self) -> None:
+        """Begin anew, after a warm-up."""
+        with self._lock:
+            self._all, self._recent = [0] * CLASSES, [0] * CLASSES
+
     def percentile(self, share: float) -> float:
         """The latency that a share of all tuples did not exceed."""
         with self._lock:
