@@ -39,9 +39,9 @@ from anabranch.plan.plan import Plan
 
 BYTEWAX = "bytewax==0.21.1"
 THREADS = 2
-BATCH_ROWS = 32_768
+BATCH_ROWS = 65_536
 LINES, QUICK_LINES = 2_000_000, 500_000
-TUPLES, QUICK_TUPLES = 2_000_000, 400_000
+TUPLES, QUICK_TUPLES = 1_000_000, 400_000
 DISTINCT = 10_000
 KERNELS_BAR, BYTEWAX_BAR = 0.6, 2.0
 
@@ -110,7 +110,7 @@ def add_tuples(report: Report, quick: bool) -> None:
             "ours": lambda: tuples / seconds(partial(run_tuples, words)),
             "bytewax": lambda: run_bytewax(python, tuples),
         }
-        samples = interleave(cases, 2 if quick else 5)
+        samples = interleave(cases, 2 if quick else 3)
     report.add_sample("tuple_style_tuples_per_s", samples["ours"])
     report.add_sample("bytewax_tuples_per_s", samples["bytewax"])
     ratio = samples["ours"].median / samples["bytewax"].median

@@ -25,7 +25,7 @@ from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
 
 KEYS = 1_000_000
-BATCH_ROWS = 4_096
+BATCH_ROWS = 2_048
 RAPID, RAPID_EVERY_S = 280, 0.25
 SPACED, SPACED_EVERY_S = 40, 3.0
 QUICK_RAPID, QUICK_SPACED = 40, 3
@@ -109,7 +109,7 @@ def next_plan(plan: Plan, rng: Random) -> Plan:
         for bucket in rng.sample(range(len(owners)), len(owners) // 10):
             owners[bucket] = rng.randrange(now.replicas)
         return plan.with_bucket_map("count", tuple(owners))
-    return plan.with_replicas("count", rng.choice([n for n in (1, 2, 3, 4) if n != now.replicas]))
+    return plan.with_replicas("count", rng.choice([n for n in (1, 2, 3) if n != now.replicas]))
 
 
 def switch(engine: LocalEngine, rng: Random, timeout_s: float = 10.0) -> tuple[float, float]:

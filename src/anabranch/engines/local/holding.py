@@ -13,7 +13,7 @@ from anabranch.engines.local.entry import Piece, merged
 from anabranch.state.gate import last_cut, split
 from anabranch.state.positions import START, Jumbo, Root
 
-SMALL_ROWS = 8192
+SMALL_ROWS = 4096
 """Pieces are put together until an entry has so many tuples, and not beyond that."""
 
 
