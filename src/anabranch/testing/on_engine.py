@@ -51,7 +51,8 @@ def run_on_engine(
     Example:
         >>> from anabranch.apps import word_count
         >>> flow = word_count.build(text="a b a")
-        >>> run_on_engine(flow, "local", [Plan.sequential(flow)]).rows("out")[-1]["n"]
+        >>> ran = run_on_engine(flow, "local", [Plan.sequential(flow)])
+        >>> max(row["n"] for row in ran.rows("out"))
         2
     """
     return run_watched(flow, engine, plans, seed=seed, **options)[0]

@@ -36,7 +36,8 @@ def run_sequential(flow: Flow, *, tap: Tap | None = None) -> RunResult:
 
     Example:
         >>> from anabranch.apps import word_count
-        >>> run_sequential(word_count.build(text="a b a")).rows("out")[-1]
+        >>> ran = run_sequential(word_count.build(text="a b a"))
+        >>> max(ran.rows("out"), key=lambda row: row["n"])
         {'word': 'a', 'n': 2}
     """
     return _Sequential(flow, tap).run()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.engines.jumbo_ipc import pack, unpack
 from anabranch.engines.spark import wire
 from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Mark, Positions, Root
 
@@ -73,12 +74,12 @@ def jumbos(draw: st.DrawFn) -> Jumbo:
 
 def through(jumbo: Jumbo) -> Jumbo:
     """What arrives: packed, made a row, read from the row, unpacked."""
-    header, payload = wire.pack(jumbo)
+    header, payload = pack(jumbo)
     sent = wire.Row(wire.JUMBO, 2, 5, header, payload).to_arrow(1)
     [row] = wire.rows_of(sent)
     assert (row.kind, row.stage, row.target) == (wire.JUMBO, 2, 5)
     assert sent.column(0).to_pylist() == [1]
-    return wire.unpack(row.header, row.payload, jumbo.batch.schema)
+    return unpack(row.header, row.payload, jumbo.batch.schema)
 
 
 @given(jumbos())
@@ -102,7 +103,7 @@ def test_a_run_of_a_larger_batch_arrives_without_the_rest(jumbo, start, length):
 def test_a_slice_does_not_carry_the_bytes_of_its_batch():
     numbers = pa.record_batch({"x": pa.array(range(100_000))})
     jumbo = Jumbo(numbers, Positions.of_source(0, np.arange(100_000)))
-    _, payload = wire.pack(jumbo.slice(50_000, 50_010))
+    _, payload = pack(jumbo.slice(50_000, 50_010))
     assert payload.size < 2000
 
 
@@ -121,8 +122,8 @@ def test_a_slice_does_not_carry_the_bytes_of_its_batch():
 def test_a_position_column_is_written_as_what_it_is(column, shape, bytes_a_row):
     zeros = np.zeros(1000, np.int64)
     batch = pa.record_batch({"x": pa.nulls(1000)})
-    bare = wire.pack(Jumbo(batch, Positions((zeros,) * 4)))[1].size
-    header, payload = wire.pack(Jumbo(batch, Positions((column, zeros, zeros, zeros))))
+    bare = pack(Jumbo(batch, Positions((zeros,) * 4)))[1].size
+    header, payload = pack(Jumbo(batch, Positions((column, zeros, zeros, zeros))))
     assert header["positions"][0] == shape
     assert payload.size - bare == pytest.approx(bytes_a_row * 1000, abs=400)
 
@@ -136,7 +137,7 @@ def test_a_column_that_only_looks_like_counting_arrives_as_it_is(column):
 
 def test_the_sequence_number_that_also_is_the_time_is_written_once():
     seq = np.array([5, 9, 2**50])
-    header, _ = wire.pack(Jumbo(pa.record_batch({"x": [1, 2, 3]}), Positions.of_source(0, seq)))
+    header, _ = pack(Jumbo(pa.record_batch({"x": [1, 2, 3]}), Positions.of_source(0, seq)))
     assert header["positions"][2] == ["same", 0]
 
 
