@@ -6,7 +6,7 @@ merged order alone. Rows wait on their side until no tuple to come can be near e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -96,21 +96,9 @@ class Join(Operator):
         return (StreamType(self._schema(step, left, right), inputs[0].time),)
 
     def _schema(self, step: str, left: pa.Schema, right: pa.Schema) -> pa.Schema:
+        shared = [left.field(name) for name in self.key]
         others = [[f for f in side if f.name not in self.key] for side in (left, right)]
-        clashing = {f.name for f in others[LEFT]} & {f.name for f in others[RIGHT]}
-        fields = [left.field(name) for name in self.key]
-        for side, suffix in zip(others, self.suffixes, strict=True):
-            fields += [f.with_name(f.name + suffix) if f.name in clashing else f for f in side]
-        names = [f.name for f in fields]
-        doubled = sorted({n for n in names if names.count(n) > 1})
-        if doubled:
-            raise SchemaError(
-                step,
-                "each output column named once",
-                f"{doubled} twice",
-                "choose other suffixes=, or rename before the join",
-            )
-        return pa.schema(fields)
+        return joined_schema(step, shared, others, self.suffixes)
 
     def keeps(self, given: pa.Schema) -> frozenset[str]:
         """The key."""
@@ -123,6 +111,30 @@ class Join(Operator):
     def kernel(self, context: KernelContext) -> Kernel:
         """A running copy."""
         return JoinKernel(context, self)
+
+
+def joined_schema(
+    step: str,
+    shared: list[pa.Field],
+    sides: Sequence[Iterable[pa.Field]],
+    suffixes: Sequence[str],
+) -> pa.Schema:
+    """Shared columns, then those of both sides; names that both have get their side's suffix."""
+    left, right = ([*side] for side in sides)
+    clashing = {f.name for f in left} & {f.name for f in right}
+    fields = list(shared)
+    for side, suffix in zip((left, right), suffixes, strict=True):
+        fields += [f.with_name(f.name + suffix) if f.name in clashing else f for f in side]
+    names = [f.name for f in fields]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise SchemaError(
+            step,
+            "each output column named once",
+            f"{doubled} twice",
+            "choose other suffixes=, or rename before the join",
+        )
+    return pa.schema(fields)
 
 
 class _Arrivals(NamedTuple):

@@ -22,9 +22,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import BuildError, SchemaError
+from anabranch.errors import BuildError
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
+from anabranch.operators.join import joined_schema
 from anabranch.operators.scale_join_bands import check_band
 from anabranch.operators.scale_join_pairs import Condition, Conditions, New, PairFinder
 from anabranch.operators.times import duration
@@ -80,25 +81,8 @@ class ScaleJoin(Operator):
         for band in self.conditions.bands:
             check_band(step, band, left, right)
         duration(self.within, inputs[0].time, step)
-        return (StreamType(self._schema(step, left, right), inputs[0].time),)
-
-    def _schema(self, step: str, left: pa.Schema, right: pa.Schema) -> pa.Schema:
-        clashing = set(left.names) & set(right.names)
-        fields = [
-            field.with_name(field.name + suffix) if field.name in clashing else field
-            for side, suffix in zip((left, right), self.suffixes, strict=True)
-            for field in side
-        ]
-        names = [field.name for field in fields]
-        doubled = sorted({name for name in names if names.count(name) > 1})
-        if doubled:
-            raise SchemaError(
-                step,
-                "each output column named once",
-                f"{doubled} twice",
-                "choose other suffixes=, or rename before the join",
-            )
-        return pa.schema(fields)
+        schema = joined_schema(step, [], (left, right), self.suffixes)
+        return (StreamType(schema, inputs[0].time),)
 
     def levels(self, depth: int) -> int:
         """Three more: the port, the bucket of the earlier tuple, which of its matches."""

@@ -75,10 +75,6 @@ class Replica:
         for belt in self._belts:
             belt.close()
 
-    def waiting(self) -> list[int]:
-        """How many jumbo tuples lie in front of each later pipeline."""
-        return [len(belt) for belt in self._belts]
-
     def idle(self) -> bool:
         """Whether nothing is under way between its pipelines."""
         return all(belt.idle() for belt in self._belts)
