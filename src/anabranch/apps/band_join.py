@@ -7,6 +7,7 @@ one comparison in about 250,000 finds a pair. No key could route such tuples: th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -22,8 +23,8 @@ NEAR = 10
 LARGEST = 10_000
 _MICROSECONDS = 1_000_000
 
-_R = pa.schema([("ts", pa.timestamp("us")), ("x", pa.int32()), ("y", pa.float32())])
-_S = pa.schema(
+R = pa.schema([("ts", pa.timestamp("us")), ("x", pa.int32()), ("y", pa.float32())])
+S = pa.schema(
     [
         ("ts", pa.timestamp("us")),
         ("a", pa.int32()),
@@ -61,8 +62,8 @@ def build(
     """
     due = rate_per_s if paced else None
     flow = Flow("band-join")
-    left = generate(_r(rate_per_s), _R, rows=rows, rate_per_s=due, seed=2 * seed)
-    right = generate(_s(rate_per_s), _S, rows=rows, rate_per_s=due, seed=2 * seed + 1)
+    left = generate(r_rows(_times(rate_per_s)), R, rows=rows, rate_per_s=due, seed=2 * seed)
+    right = generate(s_rows(_times(rate_per_s)), S, rows=rows, rate_per_s=due, seed=2 * seed + 1)
     (
         flow.source("r", left, time="ts")
         .join_where(
@@ -94,15 +95,20 @@ def summary(table: pa.Table) -> str:
     return "\n".join([f"{table.num_rows:,} pairs:", *lines])
 
 
-def _times(index: np.ndarray[Any, Any], rate_per_s: float) -> np.ndarray[Any, Any]:
-    """A row's time follows from its number alone, so that the data are the same in every run."""
-    return (index * (_MICROSECONDS / rate_per_s)).astype("datetime64[us]")
+Times = Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]
+"""The time of a row follows from its number alone, so that the data are the same in every run."""
 
 
-def _r(rate_per_s: float) -> Any:
+def _times(rate_per_s: float) -> Times:
+    return lambda index: (index * (_MICROSECONDS / rate_per_s)).astype("datetime64[us]")
+
+
+def r_rows(times: Times) -> Any:
+    """What makes the rows of R, for `generate`."""
+
     def make(rng: np.random.Generator, index: np.ndarray[Any, Any]) -> dict[str, Any]:
         return {
-            "ts": _times(index, rate_per_s),
+            "ts": times(index),
             "x": rng.integers(1, LARGEST, len(index), dtype=np.int32, endpoint=True),
             "y": rng.uniform(1, LARGEST, len(index)).astype(np.float32),
         }
@@ -110,10 +116,12 @@ def _r(rate_per_s: float) -> Any:
     return make
 
 
-def _s(rate_per_s: float) -> Any:
+def s_rows(times: Times) -> Any:
+    """What makes the rows of S, for `generate`."""
+
     def make(rng: np.random.Generator, index: np.ndarray[Any, Any]) -> dict[str, Any]:
         return {
-            "ts": _times(index, rate_per_s),
+            "ts": times(index),
             "a": rng.integers(1, LARGEST, len(index), dtype=np.int32, endpoint=True),
             "b": rng.uniform(1, LARGEST, len(index)).astype(np.float32),
             "c": rng.uniform(1, LARGEST, len(index)),

@@ -10,13 +10,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from anabranch.apps.band_join import LARGEST, NEAR
+from anabranch.apps.band_join import NEAR, R, S, r_rows, s_rows
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.base import Kernel, KernelContext, Outputs
@@ -32,16 +32,6 @@ BUCKETS = 112
 BATCH_ROWS = 64
 
 _MICROSECONDS = 1_000_000
-_R = pa.schema([("ts", pa.timestamp("us")), ("x", pa.int32()), ("y", pa.float32())])
-_S = pa.schema(
-    [
-        ("ts", pa.timestamp("us")),
-        ("a", pa.int32()),
-        ("b", pa.float32()),
-        ("c", pa.float64()),
-        ("d", pa.bool_()),
-    ]
-)
 
 
 class CountedKernel(ScaleJoinKernel):
@@ -138,9 +128,10 @@ def joining(
     )
     join = CountedJoin(window_s, near, buckets)
     flow = Flow("figure-5")
+    times = partial(_times, pace)
     left, right = (
         PacedSource(make, schema, pace, seed) if paced else generate(make, schema, rows, seed=seed)
-        for seed, (make, schema) in enumerate(((_r(pace), _R), (_s(pace), _S)))
+        for seed, (make, schema) in enumerate(((r_rows(times), R), (s_rows(times), S)))
     )
     stream = flow.source("r", left, time="ts")
     stream.apply("join", join, flow.source("s", right, time="ts")).sink("out", collect())
@@ -176,27 +167,3 @@ def imbalance(done: Sequence[int]) -> float:
 
 def _times(pace: Pace, index: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.rint(pace.times_of(index) * _MICROSECONDS).astype("datetime64[us]")
-
-
-def _r(pace: Pace) -> Any:
-    def r(rng: np.random.Generator, index: np.ndarray[Any, Any]) -> dict[str, Any]:
-        return {
-            "ts": _times(pace, index),
-            "x": rng.integers(1, LARGEST, len(index), dtype=np.int32, endpoint=True),
-            "y": rng.uniform(1, LARGEST, len(index)).astype(np.float32),
-        }
-
-    return r
-
-
-def _s(pace: Pace) -> Any:
-    def s(rng: np.random.Generator, index: np.ndarray[Any, Any]) -> dict[str, Any]:
-        return {
-            "ts": _times(pace, index),
-            "a": rng.integers(1, LARGEST, len(index), dtype=np.int32, endpoint=True),
-            "b": rng.uniform(1, LARGEST, len(index)).astype(np.float32),
-            "c": rng.uniform(1, LARGEST, len(index)),
-            "d": rng.random(len(index)) < 0.5,
-        }
-
-    return s
