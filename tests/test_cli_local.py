@@ -109,6 +109,8 @@ def test_an_unknown_engine_to_check_on_says_which_there_are(no_java):
 
 
 SAYS_WHEN_IT_READS = """
+import sys
+
 import pyarrow as pa
 
 import anabranch as ab
@@ -116,8 +118,9 @@ import anabranch as ab
 
 def build():
     def make(rng, index):
-        if index[0] == 0:
-            print("reading", flush=True)
+        if index[0] == 0:  # one write: two readers may pass here at once
+            sys.stdout.write("reading\\n")
+            sys.stdout.flush()
         return {"x": index}
 
     flow = ab.Flow("endless")
@@ -129,17 +132,20 @@ def build():
 
 def test_an_interrupt_shows_what_came_so_far(tmp_path):
     (tmp_path / "endless.py").write_text(SAYS_WHEN_IT_READS)
-    running = subprocess.Popen(
+    with subprocess.Popen(
         command("run", "endless:build", "--engine", "local"),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    assert running.stdout is not None
-    assert running.stdout.readline() == "reading\n"
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=PATIENCE_S)
+    ) as running:
+        try:
+            assert running.stdout is not None
+            assert running.stdout.readline() == "reading\n"
+            running.send_signal(signal.SIGINT)
+            out, err = running.communicate(timeout=PATIENCE_S)
+        finally:
+            running.kill()
     assert running.returncode == 130
     assert "endless on local: " in out
     assert "stopped before the end of its sources" in out
