@@ -1,0 +1,124 @@
+"""What a planner answers: regions with pipelines, replicas and places, and what they promise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.plan.profile import OperatorProfile, Profile, State
+
+
+@dataclass(frozen=True)
+class RegionChoice:
+    """One region as a planner wants it.
+
+    Attributes:
+        pipelines: Its operators, cut into runs that share a thread.
+        replicas: How many copies.
+        placement: Socket of each replica; empty for anywhere.
+    """
+
+    pipelines: tuple[tuple[str, ...], ...]
+    replicas: int = 1
+    placement: tuple[int, ...] = ()
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Its operators in order."""
+        return tuple(name for pipeline in self.pipelines for name in pipeline)
+
+    @property
+    def threads(self) -> int:
+        """How many threads run it."""
+        return self.replicas * len(self.pipelines)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A plan for a profile.
+
+    Attributes:
+        regions: What runs how.
+        throughput: Tuples that the application takes in per unit of time.
+        utilization: Cores at work.
+        bound: No plan can promise more than this; None where the planner does not know.
+    """
+
+    regions: tuple[RegionChoice, ...]
+    throughput: float
+    utilization: float
+    bound: float | None = None
+
+    @property
+    def threads(self) -> int:
+        """How many threads it takes."""
+        return sum(region.threads for region in self.regions)
+
+    @property
+    def gap(self) -> float | None:
+        """How far the bound is above the promise, as a part of the bound."""
+        if self.bound is None:
+            return None
+        return max(0.0, 1 - self.throughput / self.bound)
+
+    def as_object(self, profile: Profile, planner: str, solve_ms: float) -> dict[str, Any]:
+        """As the command line writes it."""
+        answer: dict[str, Any] = {
+            "planner": planner,
+            "throughput": self.throughput,
+            "utilization": self.utilization,
+            "threads": self.threads,
+            "solve_ms": round(solve_ms, 3),
+        }
+        if self.bound is not None:
+            answer |= {"bound": self.bound, "gap": self.gap}
+        answer["regions"] = [_region_object(profile, region) for region in self.regions]
+        return answer
+
+
+def _region_object(profile: Profile, region: RegionChoice) -> dict[str, Any]:
+    members = [profile.by_name[name] for name in region.operators]
+    found: dict[str, Any] = {
+        "operators": list(region.operators),
+        "kind": kind_of(members).value,
+        "key": sorted(common_key(members)),
+        "replicas": region.replicas,
+        "pipelines": [list(pipeline) for pipeline in region.pipelines],
+    }
+    if region.placement:
+        found["placement"] = list(region.placement)
+    return found
+
+
+def kind_of(operators: Sequence[OperatorProfile]) -> State:
+    """What a run of operators is as a whole (Pipelined Fission, eq. 1)."""
+    states = {operator.state for operator in operators}
+    for state in (State.STATEFUL, State.SHARED, State.PARTITIONED):
+        if state in states:
+            return state
+    return State.STATELESS
+
+
+def common_key(operators: Sequence[OperatorProfile]) -> frozenset[str]:
+    """Columns in the key of every partitioned operator of a run; the run is routed by them."""
+    keys = [frozenset(o.key) for o in operators if o.state is State.PARTITIONED]
+    return frozenset.intersection(*keys) if keys else frozenset()
+
+
+def replicable(operators: Sequence[OperatorProfile]) -> bool:
+    """Whether a run may have replicas: nothing stateful in it, and its keys have a common part."""
+    kind = kind_of(operators)
+    if kind is State.STATELESS:
+        return True
+    if kind is State.SHARED:
+        return len(operators) == 1
+    return kind is State.PARTITIONED and bool(common_key(operators))
+
+
+def most_replicas(operators: Sequence[OperatorProfile]) -> int | None:
+    """The most replicas of a run that help (eq. 7); None for no bound."""
+    if not replicable(operators):
+        return 1
+    bounds = [o.max_replicas for o in operators if o.max_replicas is not None]
+    return min(bounds, default=None)

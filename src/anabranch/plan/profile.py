@@ -1,0 +1,214 @@
+"""Profiles: what planners, models and the simulator know of an application.
+
+A profile names operators with their cost, selectivity and state, and the streams between them. It
+comes from `anabranch profile`, from a running engine, or from a file that somebody wrote by hand; a
+file without edges is a chain in the order listed. Costs are per tuple that comes in, in any one
+unit; rates that follow from them are in its inverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from itertools import pairwise
+from math import isfinite
+
+from anabranch.errors import PlanError
+
+NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+class State(Enum):
+    """What an operator remembers, and so how it may be replicated."""
+
+    STATELESS = "stateless"
+    PARTITIONED = "partitioned"
+    STATEFUL = "stateful"
+    SHARED = "shared"
+
+
+@dataclass(frozen=True)
+class OperatorProfile:
+    """One operator.
+
+    Attributes:
+        name: Its name.
+        cost: Time per tuple that comes in, at the median.
+        selectivity: Tuples out per tuple in, of streams that do not say otherwise.
+        state: What it remembers.
+        key: Columns that part its state; of partitioned operators alone.
+        max_replicas: The most replicas that help (distinct keys, parts of a source); None for any.
+        tuple_bytes: Size of a tuple that comes in.
+        memory_bytes: Memory traffic per tuple that comes in.
+        rate: Of a source: tuples that it reads per tuple that the application is said to take in.
+        cost_p99: Time per tuple that 99 in a hundred calls did not exceed; None if unknown.
+        keys: Distinct keys that were seen; None if unknown.
+        hottest_key_share: Part of the tuples that the most frequent key has; None if unknown.
+    """
+
+    name: str
+    cost: float
+    selectivity: float = 1.0
+    state: State = State.STATELESS
+    key: tuple[str, ...] = ()
+    max_replicas: int | None = None
+    tuple_bytes: float = 0.0
+    memory_bytes: float = 0.0
+    rate: float = 1.0
+    cost_p99: float | None = None
+    keys: int | None = None
+    hottest_key_share: float | None = None
+
+
+@dataclass(frozen=True)
+class StreamProfile:
+    """A stream: its ends, and tuples on it per tuple that comes into its producer."""
+
+    producer: str
+    consumer: str
+    selectivity: float
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """What parallelism costs per tuple: handing it to another thread, ordering replicas' results.
+
+    `thread_switch` is Pipelined Fission's δ; `replication` its c_p, paid log2(replicas) times.
+    """
+
+    thread_switch: float = 0.0
+    replication: float = 0.0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """An application as planners see it.
+
+    Attributes:
+        operators: In an order in which producers come first.
+        streams: Between them.
+        overheads: Of the engine that runs it; None where the machine's file shall say.
+        unit: Of costs: ns, us, ms or s; None for any, read as ns where a machine has latencies.
+        ghz: Clock of the machine that costs were measured on; None if that does not matter.
+        app: Application that it describes, if any.
+
+    Example:
+        >>> parse, count = OperatorProfile("parse", 2.0, 0.5), OperatorProfile("count", 1.0)
+        >>> profile = chain([parse, count])
+        >>> profile.visits["count"], profile.work
+        (0.5, 2.5)
+    """
+
+    operators: tuple[OperatorProfile, ...]
+    streams: tuple[StreamProfile, ...] = ()
+    overheads: Overheads | None = None
+    unit: str | None = None
+    ghz: float | None = None
+    app: str | None = None
+    by_name: Mapping[str, OperatorProfile] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check that it is a graph without cycles, and put producers first."""
+        by_name = {o.name: o for o in self.operators}
+        if not self.operators or len(by_name) < len(self.operators):
+            names = [o.name for o in self.operators]
+            raise PlanError(
+                "operators", "one or more, each with its own name", str(names), "name them apart"
+            )
+        object.__setattr__(self, "by_name", by_name)
+        for number, stream in enumerate(self.streams):
+            for end in (stream.producer, stream.consumer):
+                if end not in by_name:
+                    raise PlanError(
+                        f"edges[{number}]",
+                        f"operators among {list(by_name)}",
+                        repr(end),
+                        "use those",
+                    )
+        pairs = [(s.producer, s.consumer) for s in self.streams]
+        for pair in pairs:
+            if pairs.count(pair) > 1:
+                raise PlanError(
+                    "edges", "each edge once", str(list(pair)), "add its selectivities up"
+                )
+        object.__setattr__(self, "operators", self._sorted())
+        if not self.work > 0:
+            raise PlanError("operators", "a cost above 0 somewhere", "0 for all", "measure them")
+
+    def _sorted(self) -> tuple[OperatorProfile, ...]:
+        waiting = list(self.operators)
+        placed: list[OperatorProfile] = []
+        done: set[str] = set()
+        while waiting:
+            ready = [o for o in waiting if all(s.producer in done for s in self.into(o.name))]
+            if not ready:
+                stuck = [o.name for o in waiting]
+                raise PlanError(
+                    "edges", "a graph without cycles", f"a cycle among {stuck}", "break it"
+                )
+            placed.append(ready[0])
+            done.add(ready[0].name)
+            waiting.remove(ready[0])
+        return tuple(placed)
+
+    def into(self, name: str) -> list[StreamProfile]:
+        """Streams that end in an operator."""
+        return [s for s in self.streams if s.consumer == name]
+
+    def out_of(self, name: str) -> list[StreamProfile]:
+        """Streams that begin in an operator."""
+        return [s for s in self.streams if s.producer == name]
+
+    @cached_property
+    def visits(self) -> Mapping[str, float]:
+        """Tuples that come into each operator per tuple that the application takes in."""
+        seen: dict[str, float] = {}
+        for operator in self.operators:
+            streams = self.into(operator.name)
+            seen[operator.name] = (
+                sum(seen[s.producer] * s.selectivity for s in streams) if streams else operator.rate
+            )
+        return seen
+
+    @cached_property
+    def work(self) -> float:
+        """Cost of one tuple that the application takes in, over all operators."""
+        return sum(self.visits[o.name] * o.cost for o in self.operators)
+
+    @cached_property
+    def chains(self) -> tuple[tuple[str, ...], ...]:
+        """The longest runs with one way on and one way in; regions lie within them."""
+        found: list[list[str]] = []
+        for operator in self.operators:
+            streams = self.into(operator.name)
+            if len(streams) == 1 and len(self.out_of(streams[0].producer)) == 1:
+                next(c for c in found if c[-1] == streams[0].producer).append(operator.name)
+            else:
+                found.append([operator.name])
+        return tuple(tuple(c) for c in found)
+
+    @property
+    def switching(self) -> Overheads:
+        """What parallelism costs; nothing where nobody said."""
+        return self.overheads or Overheads()
+
+
+def chain(
+    operators: list[OperatorProfile], overheads: Overheads | None = None, unit: str | None = None
+) -> Profile:
+    """Operators one behind the other."""
+    pairs = pairwise(operators)
+    streams = tuple(StreamProfile(a.name, b.name, a.selectivity) for a, b in pairs)
+    return Profile(tuple(operators), streams, overheads, unit)
+
+
+def is_rate(value: object) -> bool:
+    """Whether something is a finite number of 0 or more."""
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and isfinite(value)
+        and value >= 0
+    )
