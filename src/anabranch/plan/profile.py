@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from itertools import pairwise
-from math import isfinite
 
 from anabranch.errors import PlanError
 
@@ -202,13 +201,3 @@ def chain(
     pairs = pairwise(operators)
     streams = tuple(StreamProfile(a.name, b.name, a.selectivity) for a, b in pairs)
     return Profile(tuple(operators), streams, overheads, unit)
-
-
-def is_rate(value: object) -> bool:
-    """Whether something is a finite number of 0 or more."""
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and isfinite(value)
-        and value >= 0
-    )
