@@ -118,7 +118,7 @@ import anabranch as ab
 
 def build():
     def make(rng, index):
-        if index[0] == 0:  # one write: two readers may pass here at once
+        if index[0] == 1024:  # a second after the start; one write, as two readers may pass here
             sys.stdout.write("reading\\n")
             sys.stdout.flush()
         return {"x": index}

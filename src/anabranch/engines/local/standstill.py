@@ -33,19 +33,24 @@ class Standstill:
         self._gates, self._alive = gates, alive
         self._producers = {edge.number: edge.producer for edge in edges}
         self._moves = dict.fromkeys(gates, -1)
+        self._stuck: set[str] = set()
 
     def look(self) -> list[str]:
-        """Let gates give way that can never go on; names of their regions."""
+        """Let gates give way that can never go on; names of their regions.
+
+        Gates are looked at one after the other while threads go on, so what looks stuck once may
+        have been caught between two steps; twice in a row, without a move, it is stuck.
+        """
         quiet = [name for name, gate in self._gates.items() if gate.moves == self._moves[name]]
         self._moves = {name: gate.moves for name, gate in self._gates.items()}
         suspects = [name for name in quiet if self._gates[name].held_up()]
-        if not suspects:
-            return []
-        moving = self._moving()
-        stuck = [name for name in suspects if moving.isdisjoint(self._waits_for(name))]
-        for name in stuck:
+        moving = self._moving() if suspects else set()
+        stuck = {name for name in suspects if moving.isdisjoint(self._waits_for(name))}
+        certain = [name for name in suspects if name in stuck & self._stuck]
+        self._stuck = stuck
+        for name in certain:
             self._gates[name].relax()
-        return stuck
+        return certain
 
     def _moving(self) -> set[str]:
         """Regions that may go on: by themselves, or because those that they wait for may."""
