@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-import anabranch.cli
+import anabranch.cli.running
 from anabranch.apps import word_count
 from anabranch.cli import main
 from anabranch.engines.handle import Result
@@ -68,7 +68,7 @@ class FakeRun:
         self.flow, self.options, self._end = flow, options, end
         self.seconds: float | None = None
         self.stopped = False
-        for name in flow.names(anabranch.cli.Role.SINK):
+        for name in flow.names(anabranch.cli.running.Role.SINK):
             flow.graph.steps[name].body.sink.open(flow.contexts()[name].inputs[0].schema, -1)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
@@ -95,7 +95,7 @@ def started(monkeypatch):
         runs.append(FakeRun(flow, ends.pop() if ends else None, **options))
         return runs[-1]
 
-    monkeypatch.setattr(anabranch.cli, "start", start)
+    monkeypatch.setattr(anabranch.cli.running, "start", start)
     start.runs, start.ends = runs, ends
     return start
 
@@ -110,7 +110,7 @@ REFUSED = {
     ("word-count", "--rows", "-1"): "--rows",
     ("word-count", "--seconds", "-1"): "--seconds",
     ("word-count", "--rows", "5", "--seconds", "5"): "give --rows or --seconds, not both",
-    ("word-count", "--plan", "nowhere.json"): "a readable plan file",
+    ("word-count", "--plan", "nowhere.json"): "a readable file with a plan",
     ("word-count", "--plan", "broken.json"): "JSON with flow, fingerprint, regions and sources",
     ("word-count", "--plan", "other.json"): "a plan for flow 'word-count'",
     ("two_sinks:build", "--input", "x.txt"): "a function with an argument `input`",

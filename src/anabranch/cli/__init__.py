@@ -1,0 +1,43 @@
+"""The command line: one module per group of commands, each of which registers its own."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from anabranch.apps import APPS
+from anabranch.cli import checking, planning, running
+from anabranch.cli.outcomes import INTERRUPTED, WRONG_INPUT
+from anabranch.errors import AnabranchError
+from anabranch.reproduce import command as reproducing
+
+cli = typer.Typer(
+    help="Write a streaming application once; Anabranch finds out how to run it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@cli.command("apps")
+def list_apps() -> None:
+    """List the applications that come with the library."""
+    width = max(map(len, APPS))
+    for name, module in sorted(APPS.items()):
+        typer.echo(f"{name:{width}}  {(module.__doc__ or '').splitlines()[0]}")
+
+
+for group in (running, checking, planning, reproducing):
+    group.register(cli)
+
+
+def main() -> None:
+    """Run the command line; what the user can mend is a line on stderr, not a traceback."""
+    try:
+        cli()
+    except AnabranchError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(WRONG_INPUT)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,57 @@
+"""The command `anabranch check`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from anabranch.cli.finding import AppName, AsJson, find_flow
+from anabranch.cli.outcomes import WRONG_RESULT
+from anabranch.testing.check import check as check_flow
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the command to a command line."""
+    cli.command("check")(run_check)
+
+
+def run_check(
+    name: AppName,
+    engine: Annotated[
+        str | None, typer.Option(help="Run on this engine (spark, local) instead of imitating one.")
+    ] = None,
+    cases: Annotated[
+        int | None, typer.Option(min=1, help="How many random runs; 40, or 6 on spark.")
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Rows of each source to run on.")] = 200,
+    seed: Annotated[int, typer.Option(help="Decides every choice.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the sequential run with random plans, interleavings, batchings and plan changes."""
+    flow = find_flow(name)
+    quiet = as_json or not sys.stderr.isatty()
+    with nullcontext() if quiet else Console(stderr=True).status(f"checking {flow.name}"):
+        report = check_flow(flow, engine=engine, cases=cases, rows=rows, seed=seed)
+    if as_json:
+        finding = report.finding
+        answer = {
+            "flow": report.flow,
+            "engine": report.engine,
+            "ok": report.ok,
+            "rows": report.rows,
+            "runs": report.runs,
+            "question": finding.question if finding else None,
+            "step": finding.step if finding else None,
+            "input": finding.input.rows if finding else None,
+            "difference": str(finding.difference) if finding else None,
+        }
+        typer.echo(json.dumps(answer, default=str))
+    else:
+        typer.echo(str(report))
+    if not report.ok:
+        raise typer.Exit(WRONG_RESULT)

@@ -1,0 +1,209 @@
+"""The commands `anabranch plan` and `anabranch compare`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import typer
+
+from anabranch.cli.finding import AsJson, find_flow, read_plan, read_text
+from anabranch.engines.local.places import usable_cpus
+from anabranch.errors import AnabranchError, PlanError, UnknownNameError
+from anabranch.flow import Flow
+from anabranch.plan.answer import Answer
+from anabranch.plan.for_flow import as_plan, problem_for
+from anabranch.plan.machine import Machine
+from anabranch.plan.machine_file import read_machine
+from anabranch.plan.plan import Plan
+from anabranch.plan.planners.planner import Problem
+from anabranch.plan.planners.registry import PLANNERS, planner
+from anabranch.plan.profile import NANOSECONDS, Overheads, Profile
+from anabranch.plan.profile_file import read_profile
+from anabranch.view.answers import Compared, as_table, as_tree
+
+DEFAULT_PLANNER = "exact"
+
+Target = Annotated[
+    str,
+    typer.Argument(metavar="PROFILE.json|APP", help="A profile, an application, or module:flow."),
+]
+MachineName = Annotated[
+    str | None,
+    typer.Option("--machine", help="MACHINE.json, or cores=N; this machine when left out."),
+]
+ProfileFile = Annotated[
+    Path | None,
+    typer.Option("--profile", help="For APP: its profile; taken anew when left out."),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="The most threads; twice the cores when left out."),
+]
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the commands to a command line."""
+    cli.command("plan")(show_plan)
+    cli.command("compare")(compare)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What planners are asked: a problem, and the flow that it stems from, if it does."""
+
+    problem: Problem
+    flow: Flow | None
+
+    @property
+    def title(self) -> str:
+        """What it is about."""
+        name = self.flow.name if self.flow else self.problem.profile.app or "profile"
+        return f"{name} on {self.problem.machine.name}"
+
+
+def show_plan(
+    target: Target,
+    machine: MachineName = None,
+    name: Annotated[
+        str | None, typer.Option("--planner", help=f"One of: {', '.join(PLANNERS)}.")
+    ] = None,
+    threads: Threads = None,
+    profile: ProfileFile = None,
+    file: Annotated[
+        Path | None, typer.Option("--plan", help="For APP: a plan to check against it.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="For APP: a file for the plan, to run it with.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how an application would run, or find the best way to run it.
+
+    An application alone shows its regions as every run can start; with a planner, machine, profile
+    or number of threads, and for a profile, a planner finds pipelines, replicas and places.
+    """
+    wishes = (name, machine, threads, profile)
+    if not is_profile(target) and all(wish is None for wish in wishes):
+        show_start(target, file, save, as_json)
+        return
+    if file is not None:
+        raise typer.BadParameter("--plan checks a plan; it goes with neither profile nor planner")
+    chosen = name or DEFAULT_PLANNER
+    find = planner(chosen)
+    asked = ask(target, machine, threads, profile)
+    if save is not None and asked.flow is None:
+        raise typer.BadParameter("--save writes the plan of an application; a profile has none")
+    begun = perf_counter()
+    answer = find(asked.problem)
+    solve_ms = (perf_counter() - begun) * 1e3
+    if save is not None and asked.flow is not None:
+        save.write_text(as_plan(asked.flow, answer).to_json() + "\n", encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(answer.as_object(asked.problem.profile, chosen, solve_ms)))
+    else:
+        typer.echo(as_tree(asked.title, asked.problem, chosen, answer, solve_ms))
+
+
+def show_start(name: str, file: Path | None, save: Path | None, as_json: bool) -> None:
+    """The plan that every run can start with, or one from a file that was checked."""
+    flow = find_flow(name)
+    plan = Plan.sequential(flow)
+    if file is not None:
+        plan = read_plan(file)
+        plan.validate(flow)
+    if save is not None:
+        save.write_text(plan.to_json() + "\n", encoding="utf-8")
+    typer.echo(plan.to_json() if as_json else repr(plan))
+
+
+def compare(
+    target: Target,
+    machine: MachineName = None,
+    threads: Threads = None,
+    profile: ProfileFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask every planner, and show their answers side by side."""
+    asked = ask(target, machine, threads, profile)
+    compared: list[Compared] = []
+    for name, find in PLANNERS.items():
+        begun = perf_counter()
+        try:
+            answer: Answer | AnabranchError = find(asked.problem)
+        except AnabranchError as error:  # one that is refused leaves the others
+            answer = error
+        compared.append(Compared(name, answer, (perf_counter() - begun) * 1e3))
+    if as_json:
+        typer.echo(json.dumps([as_object(asked.problem.profile, each) for each in compared]))
+    else:
+        typer.echo(as_table(asked.title, asked.problem, compared))
+
+
+def as_object(profile: Profile, compared: Compared) -> dict[str, Any]:
+    """One planner's answer, or why it has none."""
+    if isinstance(compared.answer, AnabranchError):
+        return {"planner": compared.planner, "error": str(compared.answer)}
+    return compared.answer.as_object(profile, compared.planner, compared.solve_ms)
+
+
+def is_profile(target: str) -> bool:
+    """Whether a file is meant, not an application."""
+    return target.endswith(".json") or Path(target).is_file()
+
+
+def ask(
+    target: str, machine_name: str | None, threads: int | None, profile_file: Path | None
+) -> Asked:
+    """The problem that arguments of the command line describe."""
+    machine = find_machine(machine_name)
+    if is_profile(target):
+        if profile_file is not None:
+            raise typer.BadParameter("--profile goes with an application, not with a profile")
+        found = with_overheads(find_profile(Path(target)), machine)
+        return Asked(Problem(found, machine, threads), None)
+    flow = find_flow(target)
+    profile = find_profile(profile_file) if profile_file is not None else take_profile(flow)
+    return Asked(problem_for(flow, with_overheads(profile, machine), machine, threads), flow)
+
+
+def find_profile(file: Path) -> Profile:
+    """A profile from a file."""
+    text = read_text(file, "a profile", "anabranch profile APP --out FILE")
+    return read_profile(text, file.name)
+
+
+def take_profile(flow: Flow) -> Profile:
+    """Run each step of a flow by itself."""
+    from anabranch.engines.profiling import profile_flow
+
+    return profile_flow(flow)
+
+
+def find_machine(name: str | None) -> Machine:
+    """A machine from a file or `cores=N`; this one when nothing is given."""
+    if name is None:
+        return replace(Machine.of_cores(len(usable_cpus())), name="this machine")
+    word, equals, number = name.partition("=")
+    if equals and word == "cores":
+        if not number.isdecimal() or int(number) < 1:
+            raise PlanError("machine", "cores=N with N of 1 or more", repr(name), "count again")
+        return Machine.of_cores(int(number))
+    if equals and not Path(name).is_file():
+        raise UnknownNameError(name, "MACHINE.json or cores=N", repr(name), "give one of those")
+    text = read_text(Path(name), "a machine", "anabranch calibrate --out FILE")
+    return read_machine(text, Path(name).name)
+
+
+def with_overheads(profile: Profile, machine: Machine, engine: str = "local") -> Profile:
+    """A profile that does not say what parallelism costs takes that from the machine's file."""
+    known = machine.overheads.get(engine)
+    if profile.overheads is not None or known is None or profile.unit is None:
+        return profile
+    unit = NANOSECONDS[profile.unit]
+    return replace(
+        profile, overheads=Overheads(known.thread_switch / unit, known.replication / unit)
+    )

@@ -1,0 +1,134 @@
+"""The commands `anabranch run` and `anabranch rollback`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from contextlib import redirect_stdout
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+
+from anabranch.apps import APPS, app
+from anabranch.cli.finding import AppName, AsJson, find_flow, read_plan
+from anabranch.cli.outcomes import INTERRUPTED, WRONG_RESULT
+from anabranch.engines.handle import Run
+from anabranch.errors import AnabranchError
+from anabranch.flow import Flow
+from anabranch.graph import Role
+from anabranch.io import parquet
+from anabranch.io.collect import CollectSink
+from anabranch.io.read_back import read_back
+from anabranch.run import rollback, start
+from anabranch.view.outcome import as_object, in_words
+from anabranch.view.progress import Progress
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the commands to a command line."""
+    cli.command("run")(run_app)
+    cli.command("rollback")(roll_back)
+
+
+def roll_back(
+    name: AppName,
+    checkpoint: Annotated[str, typer.Option(help="The folder of the checkpoint.")],
+    to: Annotated[int, typer.Option(min=0, help="The version to go on from.")],
+) -> None:
+    """Go back to an earlier version of a checkpoint; the next run goes on from there."""
+    rollback(find_flow(name), checkpoint, to)
+    typer.echo(f"{checkpoint} is at version {to}; the next run goes on from there")
+
+
+def run_app(
+    name: AppName,
+    engine: Annotated[
+        str, typer.Option(help="What runs it: spark, or local, the threads of this process.")
+    ] = "spark",
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", help="A plan to start with, from `plan --json`.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=0, help="Read no more rows of each source than this.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so long, not counting the start.")
+    ] = None,
+    input: Annotated[
+        list[str] | None,
+        typer.Option(help="Your own files: a path, folder or quoted pattern; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A folder for the results, as Parquet; one in it for each of several."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="A folder to go on from after a stop or a crash.")
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(help="For spark: its master URL; embedded Spark when left out.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run an application, show how it goes, and say what came of it."""
+    if rows is not None and seconds is not None:
+        raise typer.BadParameter("give --rows or --seconds, not both")
+    flow = find_flow(name, input or (), endless=rows is not None or seconds is not None)
+    plan = read_plan(plan_file) if plan_file is not None else None
+    if out is not None:
+        flow = flow.writing({sink: parquet(place) for sink, place in places(flow, out).items()})
+    progress = Progress(name)
+    begin = partial(start, flow, engine=engine, plan=plan, checkpoint=checkpoint, rows=rows)
+    if as_json:
+        with redirect_stdout(sys.stderr):  # sinks may print
+            handle = begin(master=master)
+            finished = wait_for(handle, seconds)
+        typer.echo(json.dumps(as_object(name, handle.result())))
+    else:
+        with progress.live(Console(stderr=True)):
+            handle = begin(master=master, listener=progress.hear)
+            finished = wait_for(handle, seconds)
+        found = written(flow, out)
+        if found is not None and hasattr(APPS.get(name), "summary"):
+            typer.echo(app(name).summary(found) + "\n")
+        typer.echo(in_words(handle.result()))
+    if not finished:
+        command = shlex.join(["anabranch", *sys.argv[1:]])
+        how = f"go on with: {command}" if checkpoint else "with --checkpoint DIR it could go on"
+        typer.echo(f"interrupted; {how}", err=True)
+        raise typer.Exit(INTERRUPTED)
+
+
+def wait_for(handle: Run, seconds: float | None) -> bool:
+    """Wait for the end of a run, or stop it after some seconds; False if the user stopped it."""
+    try:
+        handle.await_termination(seconds)
+        handle.stop()
+    except AnabranchError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(WRONG_RESULT) from error
+    except KeyboardInterrupt:
+        typer.echo("finishing what is under way; Ctrl-C again to give up", err=True)
+        handle.stop()
+        return False
+    return True
+
+
+def places(flow: Flow, folder: Path) -> dict[str, Path]:
+    """Where each sink writes: into the folder if it is the only one, else into one of its own."""
+    sinks = flow.names(Role.SINK)
+    return {sink: folder / sink if len(sinks) > 1 else folder for sink in sinks}
+
+
+def written(flow: Flow, out: Path | None) -> pa.Table | None:
+    """What the first sink of a flow got, where that can be read."""
+    first = flow.names(Role.SINK)[0]
+    if out is not None:
+        return read_back(places(flow, out)[first])
+    sink = flow.graph.steps[first].body.sink
+    return sink.table() if isinstance(sink, CollectSink) else None

@@ -1,0 +1,82 @@
+"""Planners' answers for people: one as a tree, several as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anabranch.errors import AnabranchError
+from anabranch.plan.answer import Answer, RegionChoice, common_key, kind_of
+from anabranch.plan.planners.planner import Problem
+from anabranch.plan.profile import Profile
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A planner, its answer or why it has none, and how long it took."""
+
+    planner: str
+    answer: Answer | AnabranchError
+    solve_ms: float
+
+
+def as_tree(title: str, problem: Problem, planner: str, answer: Answer, solve_ms: float) -> str:
+    """A plan and what it promises."""
+    per = f" tuples per {problem.profile.unit}" if problem.profile.unit else ""
+    lines = [
+        f"{title}, planned by {planner} in {solve_ms:.0f} ms",
+        f"{answer.throughput:.6g}{per}, {answer.utilization:.2f} of {problem.machine.cores} cores"
+        f" at work, {counted(answer.threads, 'thread')}",
+    ]
+    if answer.bound is not None and answer.gap is not None:
+        lines.append(f"no plan can promise more than {answer.bound:.6g} ({answer.gap:.1%} above)")
+    for number, region in enumerate(answer.regions):
+        last = number == len(answer.regions) - 1
+        lines.append(("└─ " if last else "├─ ") + region_line(problem.profile, region))
+        ends = ["├─ "] * (len(region.pipelines) - 1) + ["└─ "]
+        for end, pipeline in zip(ends, region.pipelines, strict=True):
+            lines.append(("   " if last else "│  ") + end + " · ".join(pipeline))
+    return "\n".join(lines)
+
+
+def region_line(profile: Profile, region: RegionChoice) -> str:
+    """One region: what it is, how often it runs, and where."""
+    members = [profile.by_name[name] for name in region.operators]
+    key = f" by {', '.join(sorted(common_key(members)))}" if common_key(members) else ""
+    line = f"{kind_of(members).value}{key}: {counted(region.replicas, 'replica')}"
+    sockets = sorted(set(region.placement))
+    places = [f"{region.placement.count(one)} on socket {one}" for one in sockets]
+    return line + (f" ({', '.join(places)})" if places else "")
+
+
+def counted(number: int, word: str) -> str:
+    """A number and what it counts.
+
+    Example:
+        >>> counted(1, "thread"), counted(2, "thread")
+        ('1 thread', '2 threads')
+    """
+    return f"{number} {word}" + ("s" if number != 1 else "")
+
+
+def as_table(title: str, problem: Problem, compared: Sequence[Compared]) -> str:
+    """Planners side by side; throughput against that of the first."""
+    width = max(len(each.planner) for each in compared)
+    lines = [
+        title,
+        f"{'planner':{width}}  {'throughput':>12}  {'speedup':>7}  {'cores':>6}  {'threads':>7}"
+        f"  {'bound':>10}  {'ms':>8}",
+    ]
+    first = next((e.answer for e in compared if isinstance(e.answer, Answer)), None)
+    for each in compared:
+        if isinstance(each.answer, AnabranchError):
+            lines.append(f"{each.planner:{width}}  {each.answer.got}: {each.answer.remedy}")
+            continue
+        answer = each.answer
+        speedup = answer.throughput / first.throughput if first else 1.0
+        bound = f"{answer.bound:.5g}" if answer.bound is not None else "—"
+        lines.append(
+            f"{each.planner:{width}}  {answer.throughput:12.6g}  {speedup:6.2f}×"
+            f"  {answer.utilization:6.2f}  {answer.threads:7}  {bound:>10}  {each.solve_ms:8.1f}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,278 @@
+"""`anabranch plan` and `anabranch compare` on profiles and applications."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.cli import main
+from anabranch.plan.plan import Plan
+from anabranch.plan.planners.registry import PLANNERS
+
+CHAIN: dict[str, Any] = {
+    "operators": [
+        {"name": "read", "state": "stateful", "cost": 10, "selectivity": 1},
+        {"name": "parse", "state": "stateless", "cost": 30, "selectivity": 0.5},
+        {"name": "count", "state": "partitioned", "key": ["k"], "cost": 20, "selectivity": 1},
+    ],
+    "overheads": {"thread_switch": 1, "replication": 0.5},
+}
+
+
+class Ran:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["anabranch", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return Ran(code, *capsys.readouterr())
+
+    return call
+
+
+def written(name: str, data: object) -> Path:
+    file = Path(name)
+    file.write_text(json.dumps(data), encoding="utf-8")
+    return file
+
+
+def test_a_profile_is_planned_by_the_exact_planner_unless_another_is_named(run):
+    answer = json.loads(run("plan", written("p.json", CHAIN), "--machine", "cores=8", "--json").out)
+    assert answer.keys() == {
+        "planner",
+        "throughput",
+        "utilization",
+        "threads",
+        "solve_ms",
+        "regions",
+    }
+    assert answer["planner"] == "exact"
+    # The reader bounds it: 10 of its own, and 1 to hand a tuple on.
+    assert answer["throughput"] == pytest.approx(1 / 11)
+    assert answer["regions"][0]["operators"] == ["read"]
+    assert {name for region in answer["regions"] for name in region["operators"]} == {
+        "read",
+        "parse",
+        "count",
+    }
+
+
+def test_a_region_says_what_it_is(run):
+    answer = json.loads(
+        run(
+            "plan",
+            written("p.json", CHAIN),
+            "--machine",
+            "cores=4",
+            "--planner",
+            "fission",
+            "--json",
+        ).out
+    )
+    last = answer["regions"][-1]
+    assert (last["kind"], last["key"]) == ("partitioned", ["k"])
+    assert [name for pipeline in last["pipelines"] for name in pipeline] == last["operators"]
+    assert last["replicas"] >= 2
+
+
+def test_edges_make_a_graph_and_may_have_their_own_selectivity(run):
+    graph = {
+        "operators": [{"name": name, "cost": 10, "selectivity": 1} for name in ("s", "a", "b")],
+        "edges": [["s", "a", 0.25], ["s", "b"]],
+    }
+    answer = json.loads(
+        run(
+            "plan",
+            written("g.json", graph),
+            "--machine",
+            "cores=8",
+            "--planner",
+            "sequential",
+            "--json",
+        ).out
+    )
+    assert answer["throughput"] == pytest.approx(1 / 10)
+    assert answer["utilization"] == pytest.approx(1 + 0.25 + 1)
+
+
+def test_threads_bound_the_exact_planner(run):
+    profile = written("p.json", CHAIN)
+    for threads in (1, 2, 3):
+        shown = run("plan", profile, "--machine", "cores=4", "--threads", threads, "--json")
+        assert json.loads(shown.out)["threads"] <= threads
+
+
+def test_a_plan_of_a_profile_is_shown_as_a_tree(run):
+    shown = run("plan", written("p.json", CHAIN), "--machine", "cores=2", "--planner", "sequential")
+    assert shown.out.splitlines()[1:] == [
+        "0.02, 1.00 of 2 cores at work, 1 thread",
+        "└─ stateful by k: 1 replica",
+        "   └─ read · parse · count",
+    ]
+
+
+def test_compare_shows_every_planner(run):
+    shown = run("compare", written("p.json", CHAIN), "--machine", "cores=2")
+    assert shown.code == 0, shown.err
+    assert [line.split()[0] for line in shown.out.splitlines()[2:]] == list(PLANNERS)
+    answers = json.loads(run("compare", "p.json", "--machine", "cores=2", "--json").out)
+    assert [answer["planner"] for answer in answers] == list(PLANNERS)
+
+
+def test_compare_goes_on_where_one_planner_refuses(run):
+    many = {"operators": [{"name": f"o{n}", "cost": 10, "selectivity": 1} for n in range(14)]}
+    shown = run("compare", written("m.json", many), "--machine", "cores=16")
+    line = next(line for line in shown.out.splitlines() if line.startswith("exhaustive"))
+    assert "use the planner 'exact'" in line
+
+
+def broken(change: Any) -> dict[str, Any]:
+    data = json.loads(json.dumps(CHAIN))
+    change(data)
+    return data
+
+
+OPERATORS = "operators"
+BAD_PROFILES = {
+    "negative cost": (lambda d: d[OPERATORS][1].update(cost=-3), "operators[1] 'parse'.cost", "-3"),
+    "cost that is no number": (lambda d: d[OPERATORS][1].update(cost="3"), "'parse'.cost", '"3"'),
+    "infinite cost": (
+        lambda d: d[OPERATORS][1].update(cost=float("inf")),
+        "'parse'.cost",
+        "Infinity",
+    ),
+    "no cost": (lambda d: d[OPERATORS][1].pop("cost"), "a field 'cost'", "none"),
+    "unknown state": (lambda d: d[OPERATORS][0].update(state="statefull"), ".state", '"statefull"'),
+    "negative selectivity": (
+        lambda d: d[OPERATORS][2].update(selectivity=-0.5),
+        ".selectivity",
+        "-0.5",
+    ),
+    "no key": (lambda d: d[OPERATORS][2].pop("key"), "'count'.key", "null"),
+    "replicas of nothing": (lambda d: d[OPERATORS][2].update(max_replicas=0), ".max_replicas", "0"),
+    "misspelt field": (
+        lambda d: d[OPERATORS][2].update(max_replica=2),
+        "fields among",
+        "'max_replica'",
+    ),
+    "same name twice": (lambda d: d[OPERATORS][2].update(name="read"), "its own name", "read"),
+    "dangling edge": (lambda d: d.update(edges=[["read", "pares"]]), "edges[0]", "'pares'"),
+    "edge of one end": (lambda d: d.update(edges=[["read"]]), "edges[0]", '["read"]'),
+    "cycle": (
+        lambda d: d.update(edges=[["read", "parse"], ["parse", "count"], ["count", "parse"]]),
+        "without cycles",
+        "['parse', 'count']",
+    ),
+    "edge twice": (
+        lambda d: d.update(edges=[["read", "parse"]] * 2),
+        "each edge once",
+        "['read', 'parse']",
+    ),
+    "negative overhead": (
+        lambda d: d["overheads"].update(thread_switch=-1),
+        ".thread_switch",
+        "-1",
+    ),
+    "no operators": (lambda d: d.update(operators=[]), ".operators", "[]"),
+    "unknown unit": (lambda d: d.update(unit="min"), ".unit", '"min"'),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PROFILES)
+def test_a_bad_profile_is_refused_by_field_and_value(run, name: str):
+    change, field, value = BAD_PROFILES[name]
+    shown = run("plan", written("p.json", broken(change)), "--machine", "cores=2")
+    assert (shown.code, shown.out) == (2, "")
+    assert field in shown.err
+    assert f"got {value}" in shown.err or value in shown.err.partition(", got ")[2]
+
+
+SQUARE = [[0, 1], [1, 0]]
+BAD_MACHINES = {
+    "rows missing": (
+        {"sockets": 3, "cores_per_socket": 1, "latency_ns": SQUARE},
+        "latency_ns",
+        "2 rows",
+    ),
+    "row too short": (
+        {"sockets": 2, "cores_per_socket": 1, "bandwidth_mb_s": [[1, 2], [1]]},
+        "bandwidth_mb_s[1]",
+        "1",
+    ),
+    "negative latency": (
+        {"sockets": 2, "cores_per_socket": 1, "latency_ns": [[0, -1], [1, 0]]},
+        "latency_ns[0]",
+        "-1",
+    ),
+    "no cores": ({"sockets": 2}, "cores_per_socket", "['sockets']"),
+    "cores of nothing": ({"cores": 0}, ".cores", "0"),
+    "uneven nodes": ({"sockets": 4, "cores_per_socket": 2, "nodes": 3}, "nodes", "3"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_MACHINES)
+def test_a_bad_machine_is_refused_by_field_and_value(run, name: str):
+    data, field, value = BAD_MACHINES[name]
+    machine = written("m.json", data)
+    shown = run("plan", written("p.json", CHAIN), "--machine", machine)
+    assert (shown.code, shown.out) == (2, "")
+    assert field in shown.err
+    assert f"got {value}" in shown.err
+
+
+def test_files_that_are_not_json_or_not_there_are_refused(run):
+    Path("p.json").write_text("{operators: []}", encoding="utf-8")
+    assert "expected JSON" in run("plan", "p.json").err
+    assert "anabranch profile APP --out FILE" in run("plan", "nowhere.json").err
+    written("p.json", CHAIN)
+    assert "anabranch calibrate --out FILE" in run("plan", "p.json", "--machine", "none.json").err
+    assert "cores=N with N of 1 or more" in run("plan", "p.json", "--machine", "cores=zero").err
+
+
+def test_an_unknown_planner_is_refused_with_those_there_are(run):
+    shown = run("plan", written("p.json", CHAIN), "--planner", "best")
+    assert shown.code == 2
+    assert "'exact'" in shown.err
+
+
+def test_an_application_is_planned_within_its_regions_and_the_plan_can_be_saved(run):
+    shown = run(
+        "plan",
+        "word-count",
+        "--machine",
+        "cores=4",
+        "--planner",
+        "exact",
+        "--save",
+        "plan.json",
+        "--json",
+    )
+    answer = json.loads(shown.out)
+    assert [region["operators"] for region in answer["regions"]] == [
+        ["lines"],
+        ["split", "count.combine"],
+        ["count"],
+        ["out"],
+    ]
+    plan = Plan.from_json(Path("plan.json").read_text(encoding="utf-8"))
+    assert plan.region("split").replicas == answer["regions"][1]["replicas"]
+    assert run("plan", "word-count", "--plan", "plan.json").code == 0
+
+
+def test_a_profile_of_another_application_is_refused(run):
+    shown = run("plan", "word-count", "--profile", written("p.json", CHAIN), "--planner", "exact")
+    assert "a profile with the steps" in shown.err
