@@ -27,7 +27,7 @@ from anabranch.operators.shared import buckets_of, shared
 from anabranch.operators.tuples import TupleOperator, partitioned, stateful, stateless
 from anabranch.operators.windows import count_window, session, sliding, tumbling
 from anabranch.plan.plan import Plan
-from anabranch.run import rollback, run, start
+from anabranch.run import plan, rollback, run, start
 from anabranch.testing.check import check
 
 SPARK_IO = ("dataframe", "each_batch")
@@ -40,11 +40,6 @@ def __getattr__(name: str) -> object:
 
         return getattr(spark, name)
     raise AttributeError(f"module 'anabranch' has no attribute {name!r}")
-
-
-def plan(flow: Flow) -> Plan:
-    """A plan for a flow: one replica of everything, the place where every run can start."""
-    return Plan.sequential(flow)
 
 
 __all__ = [

@@ -13,10 +13,16 @@ from typing import Any
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.engine import Engine, Options
 from anabranch.engines.handle import Result, Run
+from anabranch.engines.local.places import usable_cpus
+from anabranch.engines.profiling import profile_flow
 from anabranch.errors import BuildError, UnknownNameError
 from anabranch.events import Event
 from anabranch.flow import Flow
+from anabranch.plan.for_flow import as_plan, problem_for
+from anabranch.plan.machine import Machine
 from anabranch.plan.plan import Plan
+from anabranch.plan.planners.registry import planner as find_planner
+from anabranch.plan.profile import Profile
 
 ENGINES = ("spark", "local")
 
@@ -62,6 +68,30 @@ def start(
     handle = Run(flow.name, runner, listener or (lambda event: None))
     runner.start(handle.hear)
     return handle
+
+
+def plan(
+    flow: Flow,
+    *,
+    planner: str | None = None,
+    profile: Profile | None = None,
+    machine: Machine | None = None,
+    threads: int | None = None,
+) -> Plan:
+    """A plan for a flow: one replica of everything, or what a planner finds best.
+
+    Args:
+        flow: The application.
+        planner: Its name, as `anabranch plan` knows it; one replica of everything when left out.
+        profile: What its steps cost; each is run by itself on the flow's data when left out.
+        machine: Where it shall run; this machine when left out.
+        threads: The most threads; twice the cores when left out.
+    """
+    if planner is None:
+        return Plan.sequential(flow)
+    known = profile or profile_flow(flow)
+    place = machine or Machine.of_cores(len(usable_cpus()))
+    return as_plan(flow, find_planner(planner)(problem_for(flow, known, place, threads)))
 
 
 def run(flow: Flow, *, seconds: float | None = None, **options: Any) -> Result:
