@@ -114,7 +114,9 @@ def _random_operator(rng: Generator, name: str, settings: ChainSettings) -> Oper
     state = _state(rng, settings)
     if state is not State.PARTITIONED:
         return OperatorProfile(name, cost, selectivity, state)
-    columns = 1 + rng.choice(settings.keys, size=int(rng.integers(settings.keys)) + 1, replace=False)
+    columns = 1 + rng.choice(
+        settings.keys, size=int(rng.integers(settings.keys)) + 1, replace=False
+    )
     key = tuple(f"k{column}" for column in sorted(columns))
     most = settings.most_replicas
     bound = None if most is None else int(rng.integers(1, most + 1))

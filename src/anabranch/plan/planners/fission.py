@@ -24,14 +24,14 @@ Deviations:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import inf, log2
 from typing import NamedTuple
 
 from anabranch.plan.answer import Answer, RegionChoice, most_replicas, replicable
 from anabranch.plan.models.fission import crossings, estimate
 from anabranch.plan.planners.planner import Problem
-from anabranch.plan.profile import Profile, State
+from anabranch.plan.profile import Profile
 
 SHARES = tuple(tenth / 10 for tenth in range(11))
 """Utilization scalers: the share of the cores that pipelines may use before replicas begin."""
@@ -44,7 +44,7 @@ def fission(problem: Problem, alpha: float = 0.0) -> Answer:
 
     Example:
         >>> from anabranch.plan.machine import Machine
-        >>> from anabranch.plan.profile import OperatorProfile, chain
+        >>> from anabranch.plan.profile import OperatorProfile, State, chain
         >>> read = OperatorProfile("read", 1.0, state=State.STATEFUL)
         >>> profile = chain([read, OperatorProfile("parse", 3.0)])
         >>> found = fission(Problem(profile, Machine.of_cores(4)))
@@ -246,12 +246,12 @@ class _Region(NamedTuple):
     def choice(self) -> RegionChoice:
         """As an answer has it."""
         names = self.figures.names
-        pairs = zip(self.cuts, self.cuts[1:], strict=False)
-        return RegionChoice(tuple(names[start:end] for start, end in pairs), self.replicas)
+        pipelines = tuple(names[start:end] for start, end in pairwise(self.cuts))
+        return RegionChoice(pipelines, self.replicas)
 
 
 def _lay_out(figures: _Figures, cuts: tuple[int, ...], replicas: int) -> _Region:
-    times = [figures.pipeline(start, end) for start, end in zip(cuts, cuts[1:], strict=False)]
+    times = [figures.pipeline(start, end) for start, end in pairwise(cuts)]
     slowest = len(times) - 1 - times[::-1].index(max(times))
     extra = figures.switching + figures.ordering * log2(replicas)
     turn = extra + times[slowest] / replicas
