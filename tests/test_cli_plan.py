@@ -120,7 +120,7 @@ def test_a_plan_of_a_profile_is_shown_as_a_tree(run):
     shown = run("plan", written("p.json", CHAIN), "--machine", "cores=2", "--planner", "sequential")
     assert shown.out.splitlines()[1:] == [
         "0.02, 1.00 of 2 cores at work, 1 thread",
-        "└─ stateful by k: 1 replica",
+        "└─ stateful: 1 replica",
         "   └─ read · parse · count",
     ]
 

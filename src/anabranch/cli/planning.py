@@ -105,7 +105,7 @@ def show_plan(
     if as_json:
         typer.echo(json.dumps(answer.as_object(asked.problem.profile, chosen, solve_ms)))
     else:
-        typer.echo(as_tree(asked.title, asked.problem, chosen, answer, solve_ms))
+        typer.echo(as_tree(asked.title, asked.problem, chosen, answer))
 
 
 def show_start(name: str, file: Path | None, save: Path | None, as_json: bool) -> None:

@@ -82,7 +82,7 @@ def _region_object(profile: Profile, region: RegionChoice) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operators": list(region.operators),
         "kind": kind_of(members).value,
-        "key": sorted(common_key(members)),
+        "key": routing_key(members),
         "replicas": region.replicas,
         "pipelines": [list(pipeline) for pipeline in region.pipelines],
     }
@@ -104,6 +104,11 @@ def common_key(operators: Sequence[OperatorProfile]) -> frozenset[str]:
     """Columns in the key of every partitioned operator of a run; the run is routed by them."""
     keys = [frozenset(o.key) for o in operators if o.state is State.PARTITIONED]
     return frozenset.intersection(*keys) if keys else frozenset()
+
+
+def routing_key(operators: Sequence[OperatorProfile]) -> list[str]:
+    """What a run is routed by; nothing unless it is partitioned as a whole."""
+    return sorted(common_key(operators)) if kind_of(operators) is State.PARTITIONED else []
 
 
 def replicable(operators: Sequence[OperatorProfile]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError
-from anabranch.plan.answer import Answer, RegionChoice, common_key, kind_of
+from anabranch.plan.answer import Answer, RegionChoice, kind_of, routing_key
 from anabranch.plan.planners.planner import Problem
 from anabranch.plan.profile import Profile
 
@@ -20,11 +20,11 @@ class Compared:
     solve_ms: float
 
 
-def as_tree(title: str, problem: Problem, planner: str, answer: Answer, solve_ms: float) -> str:
+def as_tree(title: str, problem: Problem, planner: str, answer: Answer) -> str:
     """A plan and what it promises."""
     per = f" tuples per {problem.profile.unit}" if problem.profile.unit else ""
     lines = [
-        f"{title}, planned by {planner} in {solve_ms:.0f} ms",
+        f"{title}, planned by {planner}",
         f"{answer.throughput:.6g}{per}, {answer.utilization:.2f} of {problem.machine.cores} cores"
         f" at work, {counted(answer.threads, 'thread')}",
     ]
@@ -42,7 +42,7 @@ def as_tree(title: str, problem: Problem, planner: str, answer: Answer, solve_ms
 def region_line(profile: Profile, region: RegionChoice) -> str:
     """One region: what it is, how often it runs, and where."""
     members = [profile.by_name[name] for name in region.operators]
-    key = f" by {', '.join(sorted(common_key(members)))}" if common_key(members) else ""
+    key = f" by {', '.join(routing_key(members))}" if routing_key(members) else ""
     line = f"{kind_of(members).value}{key}: {counted(region.replicas, 'replica')}"
     sockets = sorted(set(region.placement))
     places = [f"{region.placement.count(one)} on socket {one}" for one in sockets]
