@@ -1,0 +1,185 @@
+"""The commands `anabranch profile APP` and `anabranch calibrate`: what planners need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from anabranch.cli.finding import find_flow
+from anabranch.engines.calibration import REPEATS, Calibrated, calibrate, this_machine
+from anabranch.engines.calibration_spark import fit, overheads
+from anabranch.engines.profiling import ROWS, Measured, measure_flow
+from anabranch.errors import UnknownNameError
+from anabranch.plan.machine import Machine
+from anabranch.plan.machine_file import machine_text, read_machine
+from anabranch.plan.models.spark import SparkCosts
+from anabranch.plan.plan import Plan
+from anabranch.plan.profile import Overheads
+from anabranch.plan.profile_file import profile_text
+from anabranch.plan.spark_file import read_spark_costs, with_spark_costs
+from anabranch.testing.local_bench import LocalBench
+from anabranch.testing.spark_bench import spark_trials
+
+BATCH_ROWS = {"local": 16_384, "spark": 131_072}
+"""Rows of a jumbo tuple on each engine, unless a plan says otherwise."""
+
+Engine = Annotated[str, typer.Option(help="Whose habits to measure by: local or spark.")]
+Out = Annotated[Path | None, typer.Option(help="A file to write; on screen only when left out.")]
+AsJson = Annotated[bool, typer.Option("--json", help="The text of the file, nothing else.")]
+BatchRows = Annotated[
+    int | None, typer.Option(min=1, help="Rows of a jumbo tuple; the engine's when left out.")
+]
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the commands to a command line."""
+    cli.command("profile")(profile_app)
+    cli.command("calibrate")(calibrate_engine)
+
+
+def profile_app(
+    name: Annotated[str, typer.Argument(metavar="APP", help="An application, or module:flow.")],
+    rows: Annotated[
+        int, typer.Option(min=1, help="Read no more rows of each source than this.")
+    ] = ROWS,
+    engine: Engine = "local",
+    batch_rows: BatchRows = None,
+    input: Annotated[
+        list[str] | None,
+        typer.Option(help="Your own files: a path, folder or quoted pattern; may be repeated."),
+    ] = None,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run each step of an application by itself: what it costs, passes on and remembers."""
+    flow = find_flow(name, input or ())
+    plan = Plan.sequential(flow)
+    for source in plan.sources:
+        size = batch_rows or _of_engine(engine)
+        plan = plan.with_source(source.source, batch_rows=size)
+    found = measure_flow(flow, rows, plan)
+    text = profile_text(replace(found.profile, app=name))
+    _write(out, text)
+    if as_json:
+        typer.echo(text, nl=False)
+        return
+    typer.echo(profile_in_words(name, found))
+
+
+def calibrate_engine(
+    engine: Engine = "local",
+    batch_rows: BatchRows = None,
+    repeats: Annotated[int, typer.Option(min=1, help="More are slower and surer.")] = REPEATS,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure this machine, and what parallelism costs on an engine here."""
+    rows = batch_rows or _of_engine(engine)
+    machine, spark = this_machine(), None
+    if engine == "local":
+        calibrated = calibrate(LocalBench(rows), machine, repeats)
+        machine = replace(machine, overheads={engine: calibrated.overheads})
+        told = _local_in_words(calibrated, rows, machine)
+    else:
+        spark = fit(spark_trials(rounds=repeats), slots=machine.cores)
+        machine = replace(machine, overheads={engine: overheads(spark)})
+        told = _spark_in_words(spark)
+    text = machine_file(machine, spark, out)
+    _write(out, text)
+    typer.echo(text if as_json else f"{_machine_in_words(machine)}\n{told}", nl=not as_json)
+
+
+def _of_engine(engine: str) -> int:
+    if engine not in BATCH_ROWS:
+        raise UnknownNameError(
+            engine, f"an engine among {list(BATCH_ROWS)}", repr(engine), "choose one of those"
+        )
+    return BATCH_ROWS[engine]
+
+
+def machine_file(machine: Machine, spark: SparkCosts | None, earlier: Path | None) -> str:
+    """The text of a machine's file; what an earlier one says of other engines is kept."""
+    known: Mapping[str, Overheads] = {}
+    if earlier is not None and earlier.exists():
+        text = earlier.read_text(encoding="utf-8")
+        known = read_machine(text, str(earlier)).overheads
+        spark = spark or read_spark_costs(text, str(earlier))
+    told = machine_text(replace(machine, overheads={**known, **machine.overheads}))
+    return told if spark is None else with_spark_costs(told, spark)
+
+
+def _write(out: Path | None, text: str) -> None:
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+
+
+def profile_in_words(name: str, found: Measured) -> str:
+    """A profile as people read it: a table, and what it could not tell."""
+    rows = [("step", "state", "median µs", "p99 µs", "out per in", "bytes", "keys", "hottest")]
+    for each in found.profile.operators:
+        streams = found.profile.out_of(each.name)
+        rows.append(
+            (
+                each.name,
+                each.state.value,
+                f"{each.cost:.4f}",
+                "–" if each.cost_p99 is None else f"{each.cost_p99:.4f}",
+                ", ".join(f"{stream.selectivity:.3g}" for stream in streams) or "–",
+                f"{each.tuple_bytes:.1f}",
+                "–" if each.keys is None else f"{each.keys:,}",
+                "–" if each.hottest_key_share is None else f"{each.hottest_key_share:.2%}",
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [f"{name}: time per tuple that comes in, on one thread"]
+    for row in rows:
+        words = [f"{row[0]:<{widths[0]}}", f"{row[1]:<{widths[1]}}"]
+        words += [f"{cell:>{width}}" for cell, width in zip(row[2:], widths[2:], strict=True)]
+        lines.append("  ".join(words))
+    return "\n".join([*lines, *found.notes])
+
+
+def _machine_in_words(machine: Machine) -> str:
+    ghz = "clock unknown" if machine.ghz is None else f"{machine.ghz:g} GHz"
+    memory = machine.bandwidth_mb_s
+    bandwidth = f", memory {memory[0][0]:,.0f} MB/s" if memory else ""
+    return (
+        f"{machine.sockets} socket(s) of {machine.cores_per_socket} cores, {ghz}{bandwidth}; "
+        f"all cores at once are worth {machine.capacity:.2f}"
+    )
+
+
+def _local_in_words(found: Calibrated, rows: int, machine: Machine) -> str:
+    def spread(values: tuple[float, float, float]) -> str:
+        low, median, high = values
+        return f"{median:,.0f} ns a tuple [{low:,.0f} … {high:,.0f}]"
+
+    lines = [
+        f"thread switch               {spread(found.thread_switch)}",
+        f"replication, stateless      {spread(found.stateless)}",
+        f"replication, partitioned    {spread(found.partitioned)}",
+        f"with jumbo tuples of {rows:,} rows; for planners: thread switch "
+        f"{found.overheads.thread_switch:,.0f}, replication {found.overheads.replication:,.0f} ns",
+    ]
+    if machine.cores < 4:
+        lines.append(
+            f"with {machine.cores} cores only 1 and {max(2, machine.cores)} replicas can be told "
+            "apart: how replication grows with more is taken from the model"
+        )
+    return "\n".join(lines)
+
+
+def _spark_in_words(costs: SparkCosts) -> str:
+    named: dict[str, Any] = asdict(costs)
+    lines = [f"{name.removesuffix('_s'):<18} {1000 * named[name]:8.1f} ms" for name in _SECONDS]
+    lines += [f"{name.removesuffix('_ns'):<18} {named[name]:8.1f} ns" for name in _NANOSECONDS]
+    return "\n".join(lines)
+
+
+_SECONDS = ("batch_s", "stage_s", "task_s")
+_NANOSECONDS = ("shuffle_row_ns", "shuffle_byte_ns", "sink_byte_ns")

@@ -1,0 +1,1 @@
+"""The simulator: runs a plan in virtual time, on machines that need not exist."""

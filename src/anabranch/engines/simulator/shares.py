@@ -1,0 +1,98 @@
+"""Shares: which part of a region's tuples each replica gets.
+
+Keys are not alike. A key belongs to a bucket for life and a bucket to a replica of the plan, so the
+hottest bucket bounds what replicas can do, and where buckets sit decides who works most. Nobody
+can tell the replicas of a stateless region apart: whoever is free takes the next jumbo tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anabranch.plan.answer import kind_of, most_replicas
+from anabranch.plan.bucket_map import BucketMap, balanced
+from anabranch.plan.profile import OperatorProfile, State
+
+Floats: TypeAlias = NDArray[np.float64]
+
+BUCKETS = 256
+KEYS = 10_000
+
+
+def zipf_weights(buckets: int, keys: int, exponent: float, seed: int) -> Floats:
+    """Load of each bucket when the n-th most frequent key comes n^-exponent times as often.
+
+    Example:
+        >>> weights = zipf_weights(4, keys=1, exponent=1.0, seed=0)
+        >>> sorted(float(w) for w in weights)
+        [0.0, 0.0, 0.0, 1.0]
+    """
+    frequency = np.arange(1, keys + 1, dtype=np.float64) ** -exponent
+    homes = np.random.default_rng(seed).integers(0, buckets, keys)
+    weights = np.bincount(homes, weights=frequency, minlength=buckets)
+    found: Floats = weights / weights.sum()
+    return found
+
+
+def hot_key_weights(buckets: int, share: float, seed: int) -> Floats:
+    """Load of each bucket when one key has a share and the others are alike."""
+    weights = np.full(buckets, (1 - share) / buckets)
+    weights[np.random.default_rng(seed).integers(0, buckets)] += share
+    return weights
+
+
+def fixed_shares(
+    operators: Sequence[OperatorProfile],
+    replicas: int,
+    bucket_map: BucketMap,
+    skew: Mapping[str, float],
+    seed: int,
+) -> Floats | None:
+    """What each replica of a region gets; None where whoever is free takes the next.
+
+    Without a bucket map and without anything known of the keys, replicas get the same, up to as
+    many as there is work for; without a map but with skew, buckets are dealt out in turn.
+    """
+    kind = kind_of(operators)
+    if kind is State.STATELESS:
+        return None
+    weights = _weights(operators, len(bucket_map) or BUCKETS, skew, seed)
+    most = useful(operators, replicas)
+    if weights is None and (not bucket_map or most < replicas):
+        return _even(replicas, most)
+    owners = bucket_map or balanced(BUCKETS, replicas)
+    loads = np.full(len(owners), 1 / len(owners)) if weights is None else weights
+    return np.bincount(owners, weights=loads, minlength=replicas).astype(np.float64)
+
+
+def useful(operators: Sequence[OperatorProfile], replicas: int) -> int:
+    """How many replicas have something to do (Pipelined Fission, eq. 7)."""
+    bound = most_replicas(operators)
+    return replicas if bound is None else min(replicas, bound)
+
+
+def free_shares(speeds: Floats, most: int) -> Floats:
+    """What each replica takes when whoever is free takes the next, of so many at most."""
+    taking = np.where(np.arange(len(speeds)) < most, speeds, 0.0)
+    found: Floats = taking / taking.sum()
+    return found
+
+
+def _even(replicas: int, most: int) -> Floats:
+    return np.where(np.arange(replicas) < most, 1 / most, 0.0)
+
+
+def _weights(
+    operators: Sequence[OperatorProfile], buckets: int, skew: Mapping[str, float], seed: int
+) -> Floats | None:
+    """Loads of buckets by the first operator of which something is known."""
+    for operator in operators:
+        if operator.name in skew:
+            return zipf_weights(buckets, operator.keys or KEYS, skew[operator.name], seed)
+        if operator.state is State.PARTITIONED and operator.hottest_key_share is not None:
+            return hot_key_weights(buckets, operator.hottest_key_share, seed)
+    return None
