@@ -3,15 +3,66 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from anabranch.errors import UnknownNameError
-from anabranch.reproduce import stretch, stretch_page
+from anabranch.reproduce import plots
 
-PAPERS = ("stretch",)
+
+@dataclass(frozen=True)
+class Paper:
+    """What a paper's modules give.
+
+    Attributes:
+        full: How much to measure.
+        quick: How much to measure in a minute.
+        reproduce: Measures so much, and tells what comes next; what it gives has `as_object`.
+        page: The same as a Markdown page.
+        text: The same for a terminal.
+        pictures: SVG texts by file name, which the page refers to; None if it refers to none.
+    """
+
+    full: Any
+    quick: Any
+    reproduce: Callable[..., Any]
+    page: Callable[[Any], str]
+    text: Callable[[Any], str]
+    pictures: Callable[[Any], Mapping[str, str]] | None = None
+
+
+def _stretch() -> Paper:
+    from anabranch.reproduce import stretch as paper
+    from anabranch.reproduce import stretch_page as looks
+
+    return Paper(paper.FULL, paper.QUICK, paper.reproduce, looks.page, looks.text)
+
+
+def _briskstream() -> Paper:
+    from anabranch.reproduce import brisk_page as looks
+    from anabranch.reproduce import briskstream as paper
+    from anabranch.reproduce.brisk_pictures import pictures
+
+    return Paper(paper.FULL, paper.QUICK, paper.reproduce, looks.page, looks.text, pictures)
+
+
+def _pipelined_fission() -> Paper:
+    from anabranch.reproduce import fission as paper
+    from anabranch.reproduce import fission_page as looks
+
+    return Paper(paper.FULL, paper.QUICK, paper.reproduce, looks.page, looks.text, looks.pictures)
+
+
+PAPERS: Mapping[str, Callable[[], Paper]] = {
+    "stretch": _stretch,
+    "pipelined-fission": _pipelined_fission,
+    "briskstream": _briskstream,
+}
+"""Their modules are imported when they are asked for: they bring engines and solvers along."""
 
 
 def register(cli: typer.Typer) -> None:
@@ -23,10 +74,11 @@ def reproduce_paper(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help=f"One of: {', '.join(PAPERS)}.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, nothing else.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Less than a minute instead of five, and rougher.")
+        bool, typer.Option("--quick", help="About a minute instead of several, and rougher.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="A folder for the numbers as JSON and a page to read.")
+        Path | None,
+        typer.Option(help="A folder for the numbers as JSON, a page to read and its pictures."),
     ] = None,
 ) -> None:
     """Show a paper's claims beside what this machine does."""
@@ -34,11 +86,20 @@ def reproduce_paper(
         raise UnknownNameError(
             paper, f"a paper among {list(PAPERS)}", repr(paper), "choose one of those"
         )
-    effort = stretch.QUICK if quick else stretch.FULL
-    found = stretch.reproduce(effort, tell=lambda words: typer.echo(f"… {words}", err=True))
+    chosen = PAPERS[paper]()
+    if out is not None and chosen.pictures is not None:
+        plots.require()  # rather now than after minutes of measuring
+    effort = chosen.quick if quick else chosen.full
+    found = chosen.reproduce(effort, tell=lambda words: typer.echo(f"… {words}", err=True))
     numbers = json.dumps(found.as_object())
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / f"{paper}.json").write_text(numbers + "\n", encoding="utf-8")
-        (out / f"{paper}.md").write_text(stretch_page.page(found), encoding="utf-8")
-    typer.echo(numbers if as_json else stretch_page.text(found))
+        _write(out, paper, numbers, chosen, found)
+    typer.echo(numbers if as_json else chosen.text(found))
+
+
+def _write(out: Path, name: str, numbers: str, paper: Paper, found: Any) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.json").write_text(numbers + "\n", encoding="utf-8")
+    (out / f"{name}.md").write_text(paper.page(found), encoding="utf-8")
+    for file, picture in (paper.pictures(found) if paper.pictures else {}).items():
+        (out / file).write_text(picture, encoding="utf-8")
