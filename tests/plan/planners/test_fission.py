@@ -41,7 +41,7 @@ def test_it_is_within_five_percent_of_the_best_on_average_and_never_above_it():
         owes_what_a_planner_owes(asked, found)
         assert found.throughput <= best.throughput
         reached.append(found.throughput / best.throughput)
-    assert np.mean(reached) > 0.95
+    assert np.mean(reached) > 0.98
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -92,7 +92,7 @@ def test_a_region_not_costlier_than_alpha_keeps_one_replica():
     operators = [OperatorProfile("a", 1.0, state=STATEFUL), OperatorProfile("b", 10.0)]
     asked = problem(operators, 8)
     assert regions(fission(asked, alpha=9.0)) == [("a", 1), ("b", 8)]
-    assert regions(fission(asked, alpha=10.0)) == [("ab", 1)]
+    assert regions(fission(asked, alpha=10.0)) == [("a", 1), ("b", 1)]
 
 
 def test_replicas_end_where_ordering_costs_more_than_they_gain():

@@ -10,13 +10,14 @@ Deviations:
 - Keys are compatible if they have columns in common, not only if one contains the other.
 - The fusion threshold α, which the paper does not tell, never changes which region an operator is
   in: a region that is not costlier keeps one replica. By default it is 0.
-- There is a bound of threads. Neighbours are merged, the cheapest first, until each region gets a
-  thread; pipelines and replicas grow within the bound. A replica more than help is not tried.
+- There is a bound of threads, and pipelines and replicas grow within it. A replica more than help
+  is not tried.
+- Neighbouring regions are merged, the cheapest pair first, down to one for each chain, and the
+  phases start from each step of this that the bound allows. It gains most where thread switches
+  are dear or cores are few, so that many small regions do not pay.
 - Every plan on the way is a candidate, since the last one may have more work than cores.
 - In the last phase, too, a bottleneck that replicas do not help is cut into pipelines. As printed,
   cuts end at the first bottleneck of one operator, though its replicas make another the bottleneck.
-- The phases start a second time, from one region for each chain. It gains most where thread
-  switches are dear or cores are few, so that many small regions do not pay.
 - In a graph, chains are cut into regions one by one; the bottleneck is that of all regions. Regions
   that are fixed stay as they are.
 """
@@ -67,11 +68,18 @@ def fission(problem: Problem, alpha: float = 0.0) -> Answer:
 
 
 def _starts(problem: Problem) -> Iterator[list[Run]]:
-    """What the phases begin with."""
-    yield list(problem.runs)
-    if problem.regions is None:
-        cut = [_form_regions(problem.profile, run) for run in problem.runs]
-        yield _merged(problem.profile, cut, problem.most_threads)
+    """What the phases begin with: the fewest regions last."""
+    if problem.regions is not None:
+        yield list(problem.regions)
+        return
+    runs = [_form_regions(problem.profile, run) for run in problem.runs]
+    while True:
+        regions = [region for run in runs for region in run]
+        if len(regions) <= problem.most_threads:
+            yield regions
+        if len(regions) == len(runs):
+            return
+        _merge_cheapest(problem.profile, runs)
 
 
 def _form_regions(profile: Profile, run: Run) -> list[Run]:
@@ -93,18 +101,16 @@ def _can_be_replicated(profile: Profile, names: Run) -> bool:
     return replicable([profile.by_name[name] for name in names])
 
 
-def _merged(profile: Profile, runs: list[list[Run]], most: int) -> list[Run]:
-    """Neighbours in a run made one, the cheapest pair first, until a thread each is enough."""
+def _merge_cheapest(profile: Profile, runs: list[list[Run]]) -> None:
+    """Make one of the two neighbours in a run that cost the least together."""
 
     def cost(pair: tuple[int, int]) -> float:
         names = runs[pair[0]][pair[1]] + runs[pair[0]][pair[1] + 1]
         return sum(profile.visits[name] * profile.by_name[name].cost for name in names)
 
-    while sum(len(regions) for regions in runs) > most:
-        pairs = [(r, first) for r, regions in enumerate(runs) for first in range(len(regions) - 1)]
-        number, first = min(pairs, key=cost)
-        runs[number][first : first + 2] = [runs[number][first] + runs[number][first + 1]]
-    return [region for regions in runs for region in regions]
+    pairs = [(r, first) for r, regions in enumerate(runs) for first in range(len(regions) - 1)]
+    number, first = min(pairs, key=cost)
+    runs[number][first : first + 2] = [runs[number][first] + runs[number][first + 1]]
 
 
 def _pipelined(regions: list[_Region], cores: float, most: int) -> Iterator[list[_Region]]:

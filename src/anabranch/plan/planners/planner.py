@@ -22,8 +22,8 @@ class Problem:
     Attributes:
         profile: The application.
         machine: Where it shall run.
-        threads: How many threads there may be at most; twice the cores when left out, or as many
-            as the regions need.
+        threads: How many threads there may be at most; twice the cores when left out. A flow's
+            regions, of which sources and sinks are some, have a thread each on top of that.
         regions: Runs of operators that are regions for good, as those of a flow are; None where
             the planner may cut the chains of the profile as it likes.
     """
@@ -53,7 +53,8 @@ class Problem:
         """How many threads there may be."""
         if self.threads is not None:
             return self.threads
-        return max(THREADS_PER_CORE * self.machine.cores, self.least_threads)
+        usual = THREADS_PER_CORE * self.machine.cores
+        return max(usual, self.least_threads) if self.regions is None else usual + len(self.regions)
 
     @property
     def runs(self) -> tuple[tuple[str, ...], ...]:
