@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from anabranch.cli.finding import find_flow
-from anabranch.engines.calibration import REPEATS, Calibrated, calibrate, this_machine
+from anabranch.engines.calibration import REPEATS, Calibrated, this_machine
 from anabranch.engines.calibration_spark import fit, overheads
 from anabranch.engines.profiling import ROWS, Measured, measure_flow
 from anabranch.errors import UnknownNameError
@@ -21,7 +21,7 @@ from anabranch.plan.plan import Plan
 from anabranch.plan.profile import Overheads
 from anabranch.plan.profile_file import profile_text
 from anabranch.plan.spark_file import read_spark_costs, with_spark_costs
-from anabranch.testing.local_bench import LocalBench
+from anabranch.testing.local_bench import calibrate_local
 from anabranch.testing.spark_bench import spark_trials
 
 BATCH_ROWS = {"local": 16_384, "spark": 131_072}
@@ -81,7 +81,7 @@ def calibrate_engine(
     rows = batch_rows or _of_engine(engine)
     machine, spark = this_machine(), None
     if engine == "local":
-        calibrated = calibrate(LocalBench(rows), machine, repeats)
+        calibrated = calibrate_local(machine, rows, repeats)
         machine = replace(machine, overheads={engine: calibrated.overheads})
         told = _local_in_words(calibrated, rows, machine)
     else:

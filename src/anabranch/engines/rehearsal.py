@@ -1,8 +1,8 @@
-"""A rehearsal: every step of a flow by itself, on one thread, on the data that it would get.
+"""A rehearsal: every step of a flow on one thread, timed by itself, on the data that it would get.
 
-Sources are read first; then one step after another gets what the steps before it made, jumbo tuple
-by jumbo tuple, through the kernels that engines run. No queue, no other thread and no other step is
-at work meanwhile, so what is timed is the step. Sinks write where nobody sees it, or not at all.
+Round by round the sources are read, and each step gets what the steps before it made of that,
+through the kernels that engines run. No queue, no other thread and no other step is at work while
+a step is timed. Sinks write where nobody sees it, or not at all.
 
 A call counts with the processor time of this thread; one that waited of its own accord (for a
 file, a service) with the time that passed. On a machine that others use as well this tells the
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,9 +25,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anabranch.engines.memory import keep_freed_memory
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
-from anabranch.graph import Output, Role
+from anabranch.graph import Output, Role, Step
 from anabranch.io.collect import CollectSink, collect
 from anabranch.io.directory import DirectorySink
 from anabranch.io.reader import SourceReader, last_word
@@ -98,6 +99,7 @@ def rehearse(
         batch_rows: Rows of a jumbo tuple, by source.
         watch: Times the calls.
     """
+    keep_freed_memory()  # as in the processes of the engines
     with ExitStack() as cleaning:
         return _Rehearsal(flow, rows, batch_rows, watch or Stopwatch(), cleaning).run()
 
@@ -111,132 +113,178 @@ class _Rehearsal:
         watch: Stopwatch,
         cleaning: ExitStack,
     ) -> None:
-        self._flow, self._rows, self._batch_rows = flow, rows, batch_rows
-        self._watch, self._cleaning = watch, cleaning
-        self._steps, self._contexts = flow.graph.steps, flow.contexts()
-        self._made: dict[Output, list[Delivery]] = {}
-        self._ranks = {name: rank for rank, name in enumerate(flow.names(Role.SOURCE))}
+        ranks = {name: rank for rank, name in enumerate(flow.names(Role.SOURCE))}
+        contexts = flow.contexts()
+        self._graph, self._order = flow.graph, flow.resolve().order
+        self._sources: dict[str, _Reading] = {}
+        self._others: dict[str, _Step] = {}
+        for name in self._order:
+            step = flow.graph.steps[name]
+            if step.role is Role.SOURCE:
+                source = readable(name, step.body.source)
+                self._sources[name] = _Reading(
+                    name, source, ranks[name], rows, batch_rows[name], watch
+                )
+            elif step.role is Role.OPERATOR:
+                self._others[name] = _Operating(step, contexts[name], watch)
+            else:
+                self._others[name] = _Writing(step, contexts[name], watch, cleaning)
 
     def run(self) -> dict[str, Sample]:
-        runs = {Role.SOURCE: self._read, Role.OPERATOR: self._operate, Role.SINK: self._write}
-        samples: dict[str, Sample] = {}
-        for name in self._flow.resolve().order:
-            samples[name] = runs[self._steps[name].role](name)
-            self._forget_before(name)
-        return samples
+        while not all(reading.over for reading in self._sources.values()):
+            made: dict[Output, Delivery] = {}
+            for name in self._order:
+                if name in self._sources:
+                    if not self._sources[name].over:
+                        made[Output(name)] = self._sources[name].read()
+                    continue
+                inputs = self._graph.steps[name].inputs
+                came = {p: made[i] for p, i in enumerate(inputs) if i is not None and i in made}
+                for port, delivery in enumerate(self._others[name].take(came)):
+                    made[Output(name, port)] = delivery
+        all_steps: dict[str, Any] = {**self._sources, **self._others}
+        return {name: all_steps[name].sample for name in self._order}
 
-    def _read(self, name: str) -> Sample:
-        source = self._steps[name].body.source
-        if is_pushed(source):
-            raise BuildError(
-                name,
-                "a source that can be read here",
-                "one whose rows an engine brings",
-                "profile the flow with flow.reading({...}) and a sample of its rows",
-            )
-        sample = Sample(name, rows_out=[0])
-        made: list[Delivery] = []
-        reader = SourceReader(source, self._ranks[name])
-        while not reader.ended and sample.rows_out[0] < self._rows:
-            most = min(self._batch_rows[name], self._rows - sample.rows_out[0])
-            (jumbo, frontier), spent = self._watch.time(partial(reader.read, most))
-            made.append((jumbo, frontier))
+
+def readable(name: str, source: Any) -> Any:
+    """The source, unless its rows come from elsewhere."""
+    if is_pushed(source):
+        raise BuildError(
+            name,
+            "a source that can be read here",
+            "one whose rows an engine brings",
+            "profile the flow with flow.reading({...}) and a sample of its rows",
+        )
+    return source
+
+
+class _Reading:
+    """A source."""
+
+    def __init__(
+        self, name: str, source: Any, rank: int, rows: int, batch_rows: int, watch: Stopwatch
+    ) -> None:
+        self.sample = Sample(name, rows_out=[0])
+        self._source, self._rank, self._watch = source, rank, watch
+        self._reader = SourceReader(source, rank)
+        self._left, self._batch_rows = rows, batch_rows
+        self.over = False
+
+    def read(self) -> Delivery:
+        """The next jumbo tuple; behind the last one, the end."""
+        if self._left <= 0:  # the rest of a longer source is not read: its sample ends here
+            self.over = True
+            schema = without_dictionaries(self._source.schema)
+            return last_word(schema, self._rank, len(self._source.parts())), end(FIRST)
+        most = min(self._batch_rows, self._left)
+        (jumbo, frontier), spent = self._watch.time(partial(self._reader.read, most))
+        self.over = self._reader.ended
+        if jumbo is not None and len(jumbo):
+            self.sample.calls.append((len(jumbo), spent))
+            self.sample.rows_in += len(jumbo)
+            self.sample.rows_out[0] += len(jumbo)
+            self.sample.bytes_in += jumbo.batch.nbytes
+            self._left -= len(jumbo)
+        elif not self._source.bounded:
+            self._left = 0  # it has nothing now, and nobody knows when it will
+        return jumbo, frontier
+
+
+class _Step:
+    """A step behind a gate that brings its inputs into order."""
+
+    def __init__(self, step: Step, watch: Stopwatch, out_ports: int) -> None:
+        self.sample = Sample(step.name, rows_out=[0] * out_ports)
+        self._watch = watch
+        self._gate = Gate(len(step.inputs))
+        for port in range(len(step.inputs)):
+            self._gate.open(port)
+
+    def take(self, came: dict[int, Delivery]) -> list[Delivery]:
+        """What came in this round, by port; gives what it makes of that."""
+        for port, (jumbo, frontier) in came.items():
+            self._gate.add(port, port, jumbo, frontier)
+        if not self._gate.has_news():
+            return []
+        inputs, frontier = self._gate.ready()
+        for jumbo in inputs:
             if jumbo is not None and len(jumbo):
-                sample.calls.append((len(jumbo), spent))
-                sample.rows_out[0] += len(jumbo)
-                sample.bytes_in += jumbo.batch.nbytes
-            elif not source.bounded:
-                break  # it has nothing now, and nobody knows when it will
-        if not reader.ended:  # the rest of a longer source is not read: its sample ends here
-            schema = without_dictionaries(source.schema)
-            word = last_word(schema, self._ranks[name], len(source.parts()))
-            made.append((word, end(FIRST)))
-        sample.rows_in = sample.rows_out[0]
-        self._made[Output(name)] = made
-        return sample
+                self._count(jumbo)
+        return self._work(inputs, frontier)
 
-    def _operate(self, name: str) -> Sample:
-        body, context = self._steps[name].body, self._contexts[name]
-        kernel: Kernel = body.kernel(_whole(context, body))
-        outputs = [Output(name, port) for port in range(len(body.out_ports))]
-        sample = Sample(name, rows_out=[0] * len(outputs), keys=[] if body.key else None)
-        self._made |= {output: [] for output in outputs}
-        for inputs, frontier in self._rounds(name):
-            _count_in(sample, inputs, body.key)
-            results, spent = self._watch.time(partial(kernel.run, inputs, frontier))
-            rows = sum(len(jumbo) for jumbo in inputs if jumbo is not None)
-            if rows:
-                sample.calls.append((rows, spent))
-            for output, jumbo in zip(outputs, results, strict=True):
-                sample.rows_out[output.port] += len(jumbo) if jumbo is not None else 0
-                self._made[output].append((jumbo, kernel.frontier(frontier, output.port)))
-        return sample
+    def _count(self, jumbo: Jumbo) -> None:
+        self.sample.rows_in += len(jumbo)
+        self.sample.bytes_in += jumbo.batch.nbytes
 
-    def _write(self, name: str) -> Sample:
-        sink = self._rehearsal_of(self._steps[name].body.sink)
-        sample = Sample(name)
-        if sink is None:
-            sample.note = "its sink was not written to: what that costs is not known"
+    def _work(self, inputs: list[Jumbo | None], frontier: Root) -> list[Delivery]:
+        raise NotImplementedError
+
+
+class _Operating(_Step):
+    """An operator."""
+
+    def __init__(self, step: Step, context: KernelContext, watch: Stopwatch) -> None:
+        super().__init__(step, watch, len(step.body.out_ports))
+        self._key: tuple[str, ...] = step.body.key
+        owned = tuple(range(step.body.own_buckets or 1))
+        self._kernel: Kernel = step.body.kernel(replace(context, owned=owned))
+        self.sample.keys = [] if self._key else None
+
+    def _count(self, jumbo: Jumbo) -> None:
+        super()._count(jumbo)
+        if self.sample.keys is not None and set(self._key) <= set(jumbo.batch.schema.names):
+            self.sample.keys.append(hash_columns([jumbo.batch.column(n) for n in self._key]))
+
+    def _work(self, inputs: list[Jumbo | None], frontier: Root) -> list[Delivery]:
+        outputs, spent = self._watch.time(partial(self._kernel.run, inputs, frontier))
+        rows = sum(len(jumbo) for jumbo in inputs if jumbo is not None)
+        if rows:
+            self.sample.calls.append((rows, spent))
+        made: list[Delivery] = []
+        for port, jumbo in enumerate(outputs):
+            self.sample.rows_out[port] += len(jumbo) if jumbo is not None else 0
+            made.append((jumbo, self._kernel.frontier(frontier, port)))
+        return made
+
+
+class _Writing(_Step):
+    """A sink, or one in its place that leaves nothing behind."""
+
+    def __init__(
+        self, step: Step, context: KernelContext, watch: Stopwatch, cleaning: ExitStack
+    ) -> None:
+        super().__init__(step, watch, 0)
+        self._sink = rehearsal_of(step.body.sink, cleaning)
+        self._version = 0
+        if self._sink is None:
+            self.sample.note = "its sink was not written to: what that costs is not known"
         else:
-            sink.open(self._contexts[name].inputs[0].schema, -1)
-        for number, (inputs, _) in enumerate(self._rounds(name)):
-            jumbo = inputs[0]
-            if jumbo is None or not len(jumbo):
-                continue
-            _count_in(sample, inputs, ())
-            if sink is not None:
-                write = partial(_write_and_show, sink, jumbo.batch, number)
-                sample.calls.append((len(jumbo), self._watch.time(write)[1]))
-        return sample
+            self._sink.open(context.inputs[0].schema, -1)
 
-    def _rehearsal_of(self, sink: Any) -> Any:
-        """A sink that costs what this one costs and leaves nothing behind; None if unknown."""
-        if isinstance(sink, CollectSink):
-            return collect()
-        if isinstance(sink, DirectorySink):
-            folder = self._cleaning.enter_context(TemporaryDirectory(prefix="rehearsal-"))
-            return DirectorySink(Path(folder), sink._encoding, overwrite=True)
-        make = getattr(sink, "rehearsal", None)
-        return None if make is None else make()
+    def _work(self, inputs: list[Jumbo | None], frontier: Root) -> list[Delivery]:
+        jumbo = inputs[0]
+        if jumbo is not None and len(jumbo) and self._sink is not None:
+            write = partial(_write_and_show, self._sink, jumbo.batch, self._version)
+            self.sample.calls.append((len(jumbo), self._watch.time(write)[1]))
+            self._version += 1
+        return []
 
-    def _rounds(self, name: str) -> Iterator[tuple[list[Jumbo | None], Root]]:
-        """What a step gets, jumbo tuple by jumbo tuple, in order over all its ports."""
-        streams = [self._made[given] for given in self._steps[name].inputs if given is not None]
-        gate = Gate(len(streams))
-        for port in range(len(streams)):
-            gate.open(port)
-        for number in range(max(map(len, streams))):
-            for port, stream in enumerate(streams):
-                if number < len(stream):
-                    gate.add(port, port, *stream[number])
-            if gate.has_news():
-                yield gate.ready()
 
-    def _forget_before(self, name: str) -> None:
-        """Let go of what all its readers have had: samples of long flows are large."""
-        order = self._flow.resolve().order
-        done = set(order[: order.index(name) + 1])
-        for output in list(self._made):
-            if all(step in done for step, _ in self._flow.graph.consumers(output)):
-                del self._made[output]
+def rehearsal_of(sink: Any, cleaning: ExitStack) -> Any:
+    """A sink that costs what this one costs and leaves nothing behind; None if unknown.
+
+    A sink may say so itself, by a method `rehearsal` that makes such a sink.
+    """
+    if isinstance(sink, CollectSink):
+        return collect()
+    if isinstance(sink, DirectorySink):
+        folder = cleaning.enter_context(TemporaryDirectory(prefix="rehearsal-"))
+        return DirectorySink(Path(folder), sink._encoding, overwrite=True)
+    make = getattr(sink, "rehearsal", None)
+    return None if make is None else make()
 
 
 def _write_and_show(sink: Any, batch: pa.RecordBatch, version: int) -> None:
     """One jumbo tuple into a sink, as an engine does that shows each at once."""
     sink.write(batch)
     sink.commit(version)
-
-
-def _whole(context: KernelContext, body: Any) -> KernelContext:
-    """The place of a kernel that owns every bucket."""
-    return replace(context, owned=tuple(range(body.own_buckets or 1)))
-
-
-def _count_in(sample: Sample, inputs: Sequence[Jumbo | None], key: tuple[str, ...]) -> None:
-    for jumbo in inputs:
-        if jumbo is None or not len(jumbo):
-            continue
-        sample.rows_in += len(jumbo)
-        sample.bytes_in += jumbo.batch.nbytes
-        if sample.keys is not None and set(key) <= set(jumbo.batch.schema.names):
-            sample.keys.append(hash_columns([jumbo.batch.column(n) for n in key]))

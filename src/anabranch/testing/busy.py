@@ -10,9 +10,7 @@ wrong order shows in what comes out.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anabranch.engines.multiplying import multiply, nanoseconds_a_multiplication
 from anabranch.errors import BuildError
 from anabranch.flow import Flow, Order
 from anabranch.graph import StateKind
@@ -34,13 +33,6 @@ from anabranch.state.store import ObjectStore
 ROW = "row"
 SOURCE, SINK = "source", "sink"
 DISTINCT_KEYS = 1024
-
-LANE = 1024
-"""Numbers that are multiplied at once: they stay in the nearest cache, and NumPy lets go of the
-interpreter for so many."""
-
-_ONES = np.ones(LANE)
-_CALIBRATION_ROUNDS, _CALIBRATIONS = 50_000, 5
 
 Rows = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
@@ -93,19 +85,6 @@ def busy_flow(
     return stream.sink(SINK, Counting())
 
 
-@lru_cache(maxsize=1)
-def nanoseconds_a_multiplication() -> float:
-    """How long one multiplication of a busy operator takes here, by the best of some tries."""
-    return min(_time_multiplications() for _ in range(_CALIBRATIONS))
-
-
-def multiply(multiplications: float) -> None:
-    """Keep one core busy with so many multiplications, rounded to whole lanes."""
-    lanes = round(multiplications / LANE)
-    if lanes > 0:
-        np.multiply.reduce(np.broadcast_to(_ONES, (lanes, LANE)), axis=0)
-
-
 class Counting:
     """A sink that counts the rows it gets and keeps none of them."""
 
@@ -131,13 +110,6 @@ class Counting:
 
     def close(self) -> None:
         """Nothing is open."""
-
-
-def _time_multiplications() -> float:
-    multiplications = _CALIBRATION_ROUNDS * LANE
-    start = time.perf_counter_ns()
-    multiply(multiplications)
-    return (time.perf_counter_ns() - start) / multiplications
 
 
 def _require_chain(profile: Profile) -> None:
