@@ -1,0 +1,64 @@
+"""RLAS on the paper's applications and servers: time, rivals, constraints, and the certificate."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from harness import Report, seconds
+
+from anabranch.plan.answer import Answer
+from anabranch.plan.models.briskstream import rates
+from anabranch.plan.planners.first_fit import first_fit
+from anabranch.plan.planners.os_placement import os_placement
+from anabranch.plan.planners.placing import Placing
+from anabranch.plan.planners.planner import Problem
+from anabranch.plan.planners.random_plans import random_plans
+from anabranch.plan.planners.rlas import rlas
+from anabranch.plan.planners.rlas_certified import rlas_certified
+from anabranch.plan.planners.rlas_fix_l import rlas_fix_l
+from anabranch.plan.planners.rlas_fix_u import rlas_fix_u
+from anabranch.plan.planners.round_robin import round_robin
+from anabranch.reproduce.brisk_data import APPLICATIONS, SERVERS, application, server
+
+RANDOM_PLANS = 1000
+LONGEST_S = 3.0
+
+
+def add_rlas(report: Report, quick: bool) -> None:
+    """Search times and RLAS against its rivals; without `--quick` also the certificate's gaps."""
+    longest: list[float] = []
+    behind: dict[str, list[float]] = {}
+    violations = 0
+    for where in SERVERS[:1] if quick else SERVERS:
+        for app in APPLICATIONS:
+            problem = Problem(application(app), server(where))
+            answer = rlas(problem)
+            taken = min(seconds(partial(rlas, problem)) for _ in range(1 if quick else 3))
+            longest.append(taken)
+            violations += len(rates(problem.profile, answer.regions, problem.machine).violations)
+            report.add_figure(f"rlas_{app}_{where}_s", taken)
+            for rival, share in shares_of(problem, answer).items():
+                behind.setdefault(rival, []).append(share)
+            if not quick:
+                gap = rlas_certified(problem).gap
+                report.add_figure(f"rlas_certified_{app}_{where}_gap", 0.0 if gap is None else gap)
+    report.add_bar("rlas_longest_s", max(longest), LONGEST_S, at_least=False)
+    report.add_bar("rlas_violated_constraints", float(violations), 0.0, at_least=False)
+    for rival, shares in behind.items():
+        report.add_bar(f"{rival}_share_of_rlas_most", max(shares), 1.0, at_least=False)
+
+
+def shares_of(problem: Problem, answer: Answer) -> dict[str, float]:
+    """What rivals reach, as a part of what RLAS does."""
+    placing = Placing.of(problem)
+    replicas = placing.replicas(answer)
+    drawn = placing.model().rates(random_plans(placing, RANDOM_PLANS, seed=1)).bounded
+    reached = {
+        "rlas_fix_l": rlas_fix_l(problem).throughput,
+        "rlas_fix_u": rlas_fix_u(problem).throughput,
+        "first_fit": first_fit(problem, replicas).throughput,
+        "round_robin": round_robin(problem, replicas).throughput,
+        "os": os_placement(problem, replicas).throughput,
+        "best_random": float(drawn.max()) * placing.per_ns,
+    }
+    return {rival: rate / answer.throughput for rival, rate in reached.items()}
