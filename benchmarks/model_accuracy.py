@@ -17,10 +17,10 @@ from functools import partial
 from harness import Report, main
 from model_cases import Case, choices, local_cases, spark_cases
 
-from anabranch.engines.calibration import parallel_share, this_machine
-from anabranch.engines.calibration_spark import fit
 from anabranch.engines.engine import Options
-from anabranch.engines.profiling import profile_flow
+from anabranch.engines.measuring.calibration import parallel_share, this_machine
+from anabranch.engines.measuring.calibration_spark import fit
+from anabranch.engines.measuring.profiling import profile_flow
 from anabranch.engines.simulator.engine import SimulatorEngine
 from anabranch.engines.spark.prediction import predicted_batch_s, reads_as
 from anabranch.engines.spark.session import session

@@ -10,15 +10,15 @@ from anabranch.plan.answer import Answer
 from anabranch.plan.models.briskstream import rates
 from anabranch.plan.planners.first_fit import first_fit
 from anabranch.plan.planners.os_placement import os_placement
-from anabranch.plan.planners.placing import Placing
 from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.random_plans import random_plans
 from anabranch.plan.planners.rlas import rlas
 from anabranch.plan.planners.rlas_certified import rlas_certified
 from anabranch.plan.planners.rlas_fix_l import rlas_fix_l
 from anabranch.plan.planners.rlas_fix_u import rlas_fix_u
 from anabranch.plan.planners.round_robin import round_robin
-from anabranch.reproduce.brisk_data import APPLICATIONS, SERVERS, application, server
+from anabranch.plan.planners.search.placing import Placing
+from anabranch.plan.planners.search.random_plans import random_plans
+from anabranch.reproduce.briskstream.inputs import APPLICATIONS, SERVERS, application, server
 
 RANDOM_PLANS = 1000
 LONGEST_S = 3.0

@@ -7,7 +7,7 @@ import typer
 from typer.testing import CliRunner
 
 from anabranch.cli import measuring
-from anabranch.engines.calibration import Calibrated
+from anabranch.engines.measuring.calibration import Calibrated
 from anabranch.errors import PlanError, UnknownNameError
 from anabranch.plan.machine import Machine
 from anabranch.plan.machine_file import read_machine

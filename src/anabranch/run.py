@@ -14,7 +14,7 @@ from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.engine import Engine, Options
 from anabranch.engines.handle import Result, Run
 from anabranch.engines.local.places import usable_cpus
-from anabranch.engines.profiling import profile_flow
+from anabranch.engines.measuring.profiling import profile_flow
 from anabranch.errors import BuildError, UnknownNameError
 from anabranch.events import Event
 from anabranch.flow import Flow

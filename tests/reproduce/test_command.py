@@ -5,9 +5,10 @@ import typer
 from typer.testing import CliRunner
 
 from anabranch.errors import UnknownNameError
-from anabranch.reproduce import stretch, stretch_page
 from anabranch.reproduce.command import register
-from tests.reproduce.scripted import reproduction
+from anabranch.reproduce.stretch import reproduction as stretch
+from anabranch.reproduce.stretch import stretch_page
+from tests.reproduce.stretch.scripted import reproduction
 
 TINY = stretch.Effort(
     rows=2000,

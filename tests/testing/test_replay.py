@@ -5,7 +5,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from anabranch.engines.calibration import CHEAP_US, Calibrated
+from anabranch.engines.measuring.calibration import CHEAP_US, Calibrated
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from anabranch.cli.finding import find_flow
-from anabranch.engines.calibration import REPEATS, Calibrated, this_machine
-from anabranch.engines.calibration_spark import fit, overheads
-from anabranch.engines.profiling import ROWS, Measured, measure_flow
+from anabranch.engines.measuring.calibration import REPEATS, Calibrated, this_machine
+from anabranch.engines.measuring.calibration_spark import fit, overheads
+from anabranch.engines.measuring.profiling import ROWS, Measured, measure_flow
 from anabranch.errors import UnknownNameError
 from anabranch.plan.machine import Machine
 from anabranch.plan.machine_file import machine_text, read_machine

@@ -178,7 +178,7 @@ def find_profile(file: Path) -> Profile:
 
 def take_profile(flow: Flow) -> Profile:
     """Run each step of a flow by itself."""
-    from anabranch.engines.profiling import profile_flow
+    from anabranch.engines.measuring.profiling import profile_flow
 
     return profile_flow(flow)
 

@@ -40,15 +40,18 @@ class Answer:
 
     Attributes:
         regions: What runs how.
-        throughput: Tuples that the application takes in per unit of time.
+        throughput: Tuples per unit of time that the application takes in.
         utilization: Cores at work.
         bound: No plan can promise more than this; None where the planner does not know.
+        at_sinks: Whether throughput and bound count tuples that reach sinks instead, as
+            BriskStream does.
     """
 
     regions: tuple[RegionChoice, ...]
     throughput: float
     utilization: float
     bound: float | None = None
+    at_sinks: bool = False
 
     @property
     def threads(self) -> int:
@@ -57,10 +60,18 @@ class Answer:
 
     @property
     def gap(self) -> float | None:
-        """How far the bound is above the promise, as a part of the bound."""
+        """How far the promise is below the bound, as a part of the bound."""
         if self.bound is None:
             return None
         return max(0.0, 1 - self.throughput / self.bound)
+
+    def taken_in(self, profile: Profile) -> float:
+        """The throughput in tuples that the application takes in, whatever the planner counts."""
+        if not self.at_sinks:
+            return self.throughput
+        sinks = [name for name in profile.by_name if not profile.out_of(name)]
+        reached = sum(profile.visits[name] for name in sinks)
+        return self.throughput / reached if reached else 0.0
 
     def as_object(self, profile: Profile, planner: str, solve_ms: float) -> dict[str, Any]:
         """As the command line writes it."""

@@ -36,23 +36,23 @@ class Paper:
 
 
 def _stretch() -> Paper:
-    from anabranch.reproduce import stretch as paper
-    from anabranch.reproduce import stretch_page as looks
+    from anabranch.reproduce.stretch import page as looks
+    from anabranch.reproduce.stretch import reproduction as paper
 
     return Paper(paper.FULL, paper.QUICK, paper.reproduce, looks.page, looks.text)
 
 
 def _briskstream() -> Paper:
-    from anabranch.reproduce import brisk_page as looks
-    from anabranch.reproduce import briskstream as paper
-    from anabranch.reproduce.brisk_pictures import pictures
+    from anabranch.reproduce.briskstream import page as looks
+    from anabranch.reproduce.briskstream import reproduction as paper
+    from anabranch.reproduce.briskstream.pictures import pictures
 
     return Paper(paper.FULL, paper.QUICK, paper.reproduce, looks.page, looks.text, pictures)
 
 
 def _pipelined_fission() -> Paper:
-    from anabranch.reproduce import fission as paper
-    from anabranch.reproduce import fission_page as looks
+    from anabranch.reproduce.pipelined_fission import page as looks
+    from anabranch.reproduce.pipelined_fission import reproduction as paper
 
     return Paper(paper.FULL, paper.QUICK, paper.reproduce, looks.page, looks.text, looks.pictures)
 

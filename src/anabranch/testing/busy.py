@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.engines.multiplying import multiply, nanoseconds_a_multiplication
+from anabranch.engines.measuring.multiplying import multiply, nanoseconds_a_multiplication
 from anabranch.errors import BuildError
 from anabranch.flow import Flow, Order
 from anabranch.graph import StateKind

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from anabranch.engines.calibration import REPEATS, Calibrated, calibrate
 from anabranch.engines.engine import Options
 from anabranch.engines.local.engine import BATCH_ROWS, LocalEngine
+from anabranch.engines.measuring.calibration import REPEATS, Calibrated, calibrate
 from anabranch.flow import Flow
 from anabranch.plan.machine import Machine
 from anabranch.plan.models.local import LocalCosts
@@ -25,7 +25,7 @@ SWITCH_ROWS = 1024
 
 
 class LocalBench:
-    """See `Bench` of `engines/calibration.py`.
+    """See `Bench` of `engines/measuring/calibration.py`.
 
     Args:
         batch_rows: Tuples of a jumbo tuple.

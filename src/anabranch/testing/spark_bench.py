@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from anabranch.engines.calibration_spark import Trial
 from anabranch.engines.handle import Run
+from anabranch.engines.measuring.calibration_spark import Trial
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan

@@ -23,13 +23,16 @@ class Compared:
 def as_tree(title: str, problem: Problem, planner: str, answer: Answer) -> str:
     """A plan and what it promises."""
     per = f" tuples per {problem.profile.unit}" if problem.profile.unit else ""
+    per += " at the sinks" if answer.at_sinks else ""
     lines = [
         f"{title}, planned by {planner}",
         f"{answer.throughput:.6g}{per}, {answer.utilization:.2f} of {problem.machine.cores} cores"
         f" at work, {counted(answer.threads, 'thread')}",
     ]
     if answer.bound is not None and answer.gap is not None:
-        lines.append(f"no plan can promise more than {answer.bound:.6g} ({answer.gap:.1%} above)")
+        lines.append(
+            f"no plan can promise more than {answer.bound:.6g}; this one is {answer.gap:.1%} below"
+        )
     for number, region in enumerate(answer.regions):
         last = number == len(answer.regions) - 1
         lines.append(("└─ " if last else "├─ ") + region_line(problem.profile, region))
@@ -60,12 +63,12 @@ def counted(number: int, word: str) -> str:
 
 
 def as_table(title: str, problem: Problem, compared: Sequence[Compared]) -> str:
-    """Planners side by side; throughput against that of the first."""
+    """Planners side by side, in tuples that the application takes in; speedup over the first."""
     width = max(len(each.planner) for each in compared)
     lines = [
         title,
         f"{'planner':{width}}  {'throughput':>12}  {'speedup':>7}  {'cores':>6}  {'threads':>7}"
-        f"  {'bound':>10}  {'ms':>8}",
+        f"  {'gap':>6}  {'ms':>8}",
     ]
     first = next((e.answer for e in compared if isinstance(e.answer, Answer)), None)
     for each in compared:
@@ -73,10 +76,11 @@ def as_table(title: str, problem: Problem, compared: Sequence[Compared]) -> str:
             lines.append(f"{each.planner:{width}}  {each.answer.got}: {each.answer.remedy}")
             continue
         answer = each.answer
-        speedup = answer.throughput / first.throughput if first else 1.0
-        bound = f"{answer.bound:.5g}" if answer.bound is not None else "—"
+        taken = answer.taken_in(problem.profile)
+        speedup = taken / first.taken_in(problem.profile) if first else 1.0
+        gap = f"{answer.gap:.1%}" if answer.gap is not None else "—"
         lines.append(
-            f"{each.planner:{width}}  {answer.throughput:12.6g}  {speedup:6.2f}×"
-            f"  {answer.utilization:6.2f}  {answer.threads:7}  {bound:>10}  {each.solve_ms:8.1f}"
+            f"{each.planner:{width}}  {taken:12.6g}  {speedup:6.2f}×"
+            f"  {answer.utilization:6.2f}  {answer.threads:7}  {gap:>6}  {each.solve_ms:8.1f}"
         )
     return "\n".join(lines)

@@ -14,7 +14,7 @@ from anabranch.plan.models.briskstream import rates
 from anabranch.plan.models.placed_rates import Fetch, RateModel
 from anabranch.plan.models.placed_units import fetch_ns, workload_of
 from anabranch.plan.profile import OperatorProfile, Profile, StreamProfile, chain
-from anabranch.reproduce.brisk_data import application, server
+from anabranch.reproduce.briskstream.inputs import application, server
 
 FAR = ((0.0, 300.0), (300.0, 0.0))
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from anabranch.plan.machine import Machine
 from anabranch.plan.models.placed_rates import Counts
-from anabranch.plan.planners.placing import Placing
 from anabranch.plan.planners.planner import Problem
+from anabranch.plan.planners.search.placing import Placing
 from anabranch.plan.profile import OperatorProfile, Profile, State, StreamProfile
 
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from anabranch.plan.machine import Machine
-from anabranch.plan.planners.linear_rows import LinearRows
-from anabranch.plan.planners.placement_bound import bound
-from anabranch.plan.planners.placement_relaxation import Box, Relaxation
-from anabranch.plan.planners.placing import Placing
 from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.product_cuts import ProductCuts
 from anabranch.plan.planners.rlas_certified import rlas_certified, rounded
+from anabranch.plan.planners.search.linear_rows import LinearRows
+from anabranch.plan.planners.search.placement_bound import bound
+from anabranch.plan.planners.search.placement_relaxation import Box, Relaxation
+from anabranch.plan.planners.search.placing import Placing
+from anabranch.plan.planners.search.product_cuts import ProductCuts
 from anabranch.plan.profile import OperatorProfile, chain
-from anabranch.reproduce.brisk_data import application, server
+from anabranch.reproduce.briskstream.inputs import application, server
 from tests.plan.planners.enumerated_plans import every_plan, random_problem
 
 FAR = ((0.0, 300.0), (300.0, 0.0))

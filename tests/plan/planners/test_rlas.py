@@ -7,18 +7,18 @@ from anabranch.plan.machine import Machine
 from anabranch.plan.models.briskstream import rates
 from anabranch.plan.planners.first_fit import first_fit
 from anabranch.plan.planners.os_placement import os_placement
-from anabranch.plan.planners.placement_branches import place
-from anabranch.plan.planners.placement_moves import Budget, Room, changes, improve
-from anabranch.plan.planners.placing import Placing
 from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.random_plans import random_plans
-from anabranch.plan.planners.replica_scaling import bottlenecks, by_work, scale
 from anabranch.plan.planners.rlas import rlas
 from anabranch.plan.planners.rlas_fix_l import rlas_fix_l
 from anabranch.plan.planners.rlas_fix_u import rlas_fix_u
 from anabranch.plan.planners.round_robin import round_robin
+from anabranch.plan.planners.search.placement_branches import place
+from anabranch.plan.planners.search.placement_moves import Budget, Room, changes, improve
+from anabranch.plan.planners.search.placing import Placing
+from anabranch.plan.planners.search.random_plans import random_plans
+from anabranch.plan.planners.search.replica_scaling import bottlenecks, by_work, scale
 from anabranch.plan.profile import OperatorProfile, State, chain
-from anabranch.reproduce.brisk_data import APPLICATIONS, SERVERS, application, server
+from anabranch.reproduce.briskstream.inputs import APPLICATIONS, SERVERS, application, server
 
 FAR = ((0.0, 300.0), (300.0, 0.0))
 

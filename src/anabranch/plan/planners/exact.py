@@ -14,9 +14,9 @@ from itertools import pairwise
 
 from anabranch.plan.answer import Answer, RegionChoice
 from anabranch.plan.models.fission import estimate
-from anabranch.plan.planners.best_cover import FREE, Cut, best_cover
 from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.region_options import Freedom, Option, cuttings, options
+from anabranch.plan.planners.search.best_cover import FREE, Cut, best_cover
+from anabranch.plan.planners.search.region_options import Freedom, Option, cuttings, options
 
 ALTERNATING = ((1,), (0, 1))
 """In front of one replica stand several: two single ones would be a pipeline."""

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from anabranch.plan.answer import Answer
-from anabranch.plan.planners.placing import Placing
 from anabranch.plan.planners.planner import Problem
 from anabranch.plan.planners.rlas import rlas
+from anabranch.plan.planners.search.placing import Placing
 
 
 def os_placement(

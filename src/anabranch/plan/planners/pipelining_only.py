@@ -5,7 +5,7 @@ from __future__ import annotations
 from anabranch.plan.answer import Answer
 from anabranch.plan.planners.exact import solve
 from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.region_options import Freedom
+from anabranch.plan.planners.search.region_options import Freedom
 
 
 def pipelining_only(problem: Problem) -> Answer:

@@ -12,12 +12,12 @@ import numpy as np
 
 from anabranch.plan.answer import Answer
 from anabranch.plan.models.placed_rates import Counts, Floats, RateModel
-from anabranch.plan.planners.placement_bound import EFFORT, bound
-from anabranch.plan.planners.placement_moves import Budget, Room, improve, worth
-from anabranch.plan.planners.placing import Placing
 from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.replica_scaling import by_work
-from anabranch.plan.planners.rlas_search import search
+from anabranch.plan.planners.search.placement_bound import EFFORT, bound
+from anabranch.plan.planners.search.placement_moves import Budget, Room, improve, worth
+from anabranch.plan.planners.search.placing import Placing
+from anabranch.plan.planners.search.replica_scaling import by_work
+from anabranch.plan.planners.search.rlas_search import search
 
 IMPROVEMENT = 200_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from anabranch.plan.answer import Answer
 from anabranch.plan.models.placed_rates import Fetch
-from anabranch.plan.planners.placing import Placing
 from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.rlas_search import search
+from anabranch.plan.planners.search.placing import Placing
+from anabranch.plan.planners.search.rlas_search import search
 
 
 def rlas_fix_u(

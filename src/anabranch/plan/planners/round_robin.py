@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.plan.answer import Answer
-from anabranch.plan.planners.placing import Placing
 from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.relaxed_placement import place_by
 from anabranch.plan.planners.rlas import rlas
+from anabranch.plan.planners.search.placing import Placing
+from anabranch.plan.planners.search.relaxed_placement import place_by
 
 
 def round_robin(

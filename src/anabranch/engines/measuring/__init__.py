@@ -1,0 +1,1 @@
+"""Measuring: profiles of flows, calibration of engines and of this machine."""

@@ -1,0 +1,1 @@
+"""What several planners search with."""

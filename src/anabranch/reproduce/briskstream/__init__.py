@@ -1,0 +1,1 @@
+"""BriskStream: its tables and figures, from model, simulator and the local engine."""

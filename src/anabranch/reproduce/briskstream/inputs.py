@@ -1,0 +1,42 @@
+"""BriskStream's applications and servers, read from the package's own files."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from anabranch.errors import UnknownNameError
+from anabranch.plan.machine import Machine
+from anabranch.plan.machine_file import read_machine
+from anabranch.plan.profile import Profile
+from anabranch.plan.profile_file import read_profile
+
+APPLICATIONS = ("wc", "fd", "sd", "lr")
+SERVERS = ("server-a", "server-b")
+
+
+def application(name: str) -> Profile:
+    """One of the four applications: wc, fd, sd, lr.
+
+    Example:
+        >>> application("wc").by_name["splitter"].cost
+        1588.5
+    """
+    return read_profile(_text(name, APPLICATIONS), name)
+
+
+def server(name: str) -> Machine:
+    """One of the two servers: server-a, server-b.
+
+    Example:
+        >>> server("server-a").cores, server("server-b").cores
+        (144, 64)
+    """
+    return read_machine(_text(name, SERVERS), name)
+
+
+def _text(name: str, known: tuple[str, ...]) -> str:
+    if name not in known:
+        raise UnknownNameError(name, f"one of {list(known)}", repr(name), "choose one of those")
+    return (files("anabranch.reproduce.briskstream") / "data" / f"{name}.json").read_text(
+        encoding="utf-8"
+    )

@@ -1,0 +1,1 @@
+"""Pipelined Fission: its model, planners and figures."""

@@ -1,0 +1,1 @@
+"""STRETCH: its model, and figures 3 to 5 on this machine's threads."""
