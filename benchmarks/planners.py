@@ -8,6 +8,7 @@ from statistics import fmean, median
 
 import numpy as np
 from harness import Report, main, seconds
+from planners_rlas import add_rlas
 
 from anabranch.plan.machine import Machine
 from anabranch.plan.planners.exact import exact
@@ -57,6 +58,7 @@ def measure(quick: bool) -> Report:
     report.add_bar("fission_share_of_best_mean", fmean(ratios), 0.95)
     report.add_figure("fission_share_of_best_least", min(ratios))
     report.add_bar("fission_share_of_best_most", max(ratios), 1 + 1e-12, at_least=False)
+    add_rlas(report, quick)
     return report
 
 

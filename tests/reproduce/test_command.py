@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from anabranch.errors import UnknownNameError
 from anabranch.reproduce.command import register
+from anabranch.reproduce.stretch import page as stretch_page
 from anabranch.reproduce.stretch import reproduction as stretch
-from anabranch.reproduce.stretch import stretch_page
 from tests.reproduce.stretch.scripted import reproduction
 
 TINY = stretch.Effort(

@@ -5,18 +5,18 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from anabranch.reproduce.briskstream import briskstream
 from anabranch.reproduce.briskstream import page as brisk_page
+from anabranch.reproduce.briskstream import reproduction as briskstream
 from anabranch.reproduce.briskstream.pictures import pictures
 from anabranch.reproduce.command import register
 from tests.reproduce.briskstream.scripted import dealt_out, reproduction
 
 QUICKER = (
-    ("brisk_planning", "rlas"),
-    ("brisk_model", "rlas"),
-    ("brisk_placements", "rlas"),
-    ("brisk_placements", "rlas_fix_l"),
-    ("brisk_placements", "rlas_fix_u"),
+    ("briskstream.planning", "rlas"),
+    ("briskstream.model", "rlas"),
+    ("briskstream.placements", "rlas"),
+    ("briskstream.placements", "rlas_fix_l"),
+    ("briskstream.placements", "rlas_fix_u"),
 )
 TINY = briskstream.Effort(
     sockets=(1, 4, 8), ratios=(5,), simulated_s=0.02, random_plans=20, factor_s=0.001, repeats=1

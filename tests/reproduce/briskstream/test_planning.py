@@ -5,8 +5,8 @@ from anabranch.plan.answer import Answer, RegionChoice
 from anabranch.plan.models.briskstream import rates
 from anabranch.plan.models.placed_units import workload_of
 from anabranch.plan.profile import OperatorProfile, chain
-from anabranch.reproduce.briskstream import brisk_planning
 from anabranch.reproduce.briskstream import placements as brisk_placements
+from anabranch.reproduce.briskstream import planning as brisk_planning
 from anabranch.reproduce.briskstream.inputs import application, server
 from anabranch.reproduce.briskstream.model import figure_8, figure_10, table_3
 from anabranch.reproduce.briskstream.placements import random_placements

@@ -5,7 +5,7 @@ import pytest
 
 from anabranch.plan.machine import Machine
 from anabranch.plan.profile import OperatorProfile, Overheads, chain
-from anabranch.reproduce.pipelined_fission import fission_page
+from anabranch.reproduce.pipelined_fission import page as fission_page
 from anabranch.reproduce.pipelined_fission import reproduction as fission
 from anabranch.reproduce.pipelined_fission.bench import Job, Ran, planned, run_job
 from anabranch.reproduce.pipelined_fission.engine import engine_sweeps, once_if_equal

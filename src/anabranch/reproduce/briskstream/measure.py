@@ -189,9 +189,10 @@ def note(word_count: Mapping[str, Measured], factor: float) -> str:
     return (
         "python -m anabranch.reproduce.briskstream.measure: median time of our own Python "
         f"functions, one tuple a call, times {factor:.3f}, the geometric mean of published over "
-        f"ours on word count's operators ({ratios}), which themselves stand as published. Sizes: texts as "
-        "arrays of two-byte letters behind 16 bytes, numbers 8 bytes, which gives both published "
-        "sizes; memory traffic: in and out once. Not comparable with the paper in absolute terms."
+        f"ours on word count's operators ({ratios}), which themselves stand as published. "
+        "Sizes: texts as arrays of two-byte letters behind 16 bytes, numbers 8 bytes, which "
+        "gives both published sizes; memory traffic: in and out once. "
+        "Not comparable with the paper in absolute terms."
     )
 
 
