@@ -1,4 +1,4 @@
-"""How property tests draw their examples.
+"""How property tests draw their examples, and the command line as a function.
 
 `default` draws the same examples in every run, so a failure is always the change's own doing.
 `soak` (`make soak`) draws fresh ones, as many as ANABRANCH_SOAK says. A law that sets
@@ -6,8 +6,14 @@
 """
 
 import os
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from anabranch.cli import main
 
 settings.register_profile("default", derandomize=True, deadline=None, print_blob=True)
 
@@ -22,3 +28,27 @@ if soak_examples:
         suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile("soak" if soak_examples else "default")
+
+
+class Ran(NamedTuple):
+    """What a call of the command line left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command_line(capsys, monkeypatch) -> Callable[..., Ran]:
+    """`anabranch` with some arguments, in this process."""
+
+    def call(*arguments: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["anabranch", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return Ran(code, *capsys.readouterr())
+
+    return call

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from anabranch.apps import word_count
-from anabranch.cli import main
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.plan.plan import Plan
@@ -36,25 +35,9 @@ flow.source("s", memory([{"x": i} for i in range(6)])).map(
 """
 
 
-class Ran:
-    """What a call of the command line left behind."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
 @pytest.fixture
-def run(capsys, monkeypatch):
-    def call(*arguments: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["anabranch", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return Ran(code, *capsys.readouterr())
-
-    return call
+def run(command_line):
+    return command_line
 
 
 @pytest.fixture

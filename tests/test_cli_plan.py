@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from anabranch.cli import main
 from anabranch.plan.plan import Plan
 from anabranch.plan.planners.registry import PLANNERS
 
@@ -23,25 +21,10 @@ CHAIN: dict[str, Any] = {
 }
 
 
-class Ran:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
 @pytest.fixture
-def run(capsys, monkeypatch, tmp_path):
+def run(command_line, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["anabranch", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return Ran(code, *capsys.readouterr())
-
-    return call
+    return command_line
 
 
 def written(name: str, data: object) -> Path:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pyspark
@@ -15,7 +16,6 @@ import pytest
 
 import anabranch.cli.running
 from anabranch.apps import word_count
-from anabranch.cli import main
 from anabranch.engines.handle import Result
 from anabranch.engines.spark.java import ensure_java
 from anabranch.errors import OperatorError
@@ -40,25 +40,9 @@ def build():
 """
 
 
-class Ran:
-    """What a call of the command line left behind."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-
 @pytest.fixture
-def run(capsys, monkeypatch):
-    def call(*arguments: object) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["anabranch", "run", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return Ran(code, *capsys.readouterr())
-
-    return call
+def run(command_line):
+    return partial(command_line, "run")
 
 
 class FakeRun:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from anabranch.reproduce.briskstream.model import TABLE_4, TABLE_7
 from anabranch.reproduce.briskstream.pictures import DRAWN, file_of
 from anabranch.reproduce.briskstream.reproduction import Reproduction
-from anabranch.reproduce.pages import Table
+from anabranch.reproduce.pages import Table, claims_table, summary
 
 COMMAND = "anabranch reproduce briskstream"
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -17,7 +16,7 @@ QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 def tables(found: Reproduction) -> list[Table]:
     """The claims first, then what they rest on."""
     return [
-        _claims(found),
+        claims_table(found.claims),
         _table_3(found),
         _table_4(found),
         _table_7(found),
@@ -34,7 +33,12 @@ def tables(found: Reproduction) -> list[Table]:
 
 def text(found: Reproduction) -> str:
     """All tables for a terminal."""
-    return "\n\n".join([_summary(found), *(table.text() for table in tables(found))])
+    return "\n\n".join(
+        [
+            summary(found.claims, found.machine, found.seconds),
+            *(table.text() for table in tables(found)),
+        ]
+    )
 
 
 def page(found: Reproduction) -> str:
@@ -45,7 +49,12 @@ def page(found: Reproduction) -> str:
         "computes for the paper's servers and measures on one machine. "
         f"Written by `{COMMAND} --out DIR`; every verdict follows from the rule beside it."
     )
-    parts = ["# BriskStream, reproduced", about, _summary(found), _differences()]
+    parts = [
+        "# BriskStream, reproduced",
+        about,
+        summary(found.claims, found.machine, found.seconds),
+        _differences(),
+    ]
     return "\n\n".join([*parts, *(_with_picture(table) for table in tables(found))]) + "\n"
 
 
@@ -57,18 +66,6 @@ def _with_picture(table: Table) -> str:
     elif figure not in DRAWN:
         return table.markdown()
     return f"{table.markdown()}\n\n![{table.title}]({file_of(figure)})"
-
-
-def _summary(found: Reproduction) -> str:
-    counts = Counter(claim.verdict.value for claim in found.claims)
-    told = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
-    machine = found.machine
-    return (
-        f"{len(found.claims)} claims: {told}.\n"
-        f"Computed and measured in {found.seconds:.0f} s on {machine.cores} cores "
-        f"({machine.system}, Python {machine.python}), {machine.free_share:.0%} of which other "
-        "programs left free."
-    )
 
 
 def _differences() -> str:
@@ -92,16 +89,6 @@ def _differences() -> str:
             "- RLAS is improved where the print falls short; `plan/planners/rlas.py` says how.",
             "- Figure 16 is our own local engine on this machine, one socket.",
         ]
-    )
-
-
-def _claims(found: Reproduction) -> Table:
-    rows = [(c.where, c.paper, c.ours, c.verdict.value, c.rule) for c in found.claims]
-    return Table(
-        "Claims",
-        "What the paper says, what came out here, and the rule or reason behind the verdict.",
-        ("where", "paper", "here", "verdict", "rule or reason"),
-        rows,
     )
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from anabranch.reproduce import plots
-from anabranch.reproduce.pages import Table
+from anabranch.reproduce.pages import Table, claims_table, summary
 from anabranch.reproduce.pipelined_fission.bench import APPROACHES as MEASURED
 from anabranch.reproduce.pipelined_fission.bench import ROWS_A_BATCH
 from anabranch.reproduce.pipelined_fission.engine import EngineCurves
@@ -25,7 +23,7 @@ THROUGHPUT = "tuples per 1000 units of time"
 def tables(found: Reproduction) -> list[Table]:
     """The claims first, then what they rest on, figure by figure."""
     return [
-        _claims(found),
+        claims_table(found.claims),
         _figure_4(found),
         *(_curves(curves, found.effort.chains) for curves in found.curves),
         _figure_12(found),
@@ -37,7 +35,12 @@ def tables(found: Reproduction) -> list[Table]:
 
 def text(found: Reproduction) -> str:
     """All tables for a terminal."""
-    return "\n\n".join([_summary(found), *(table.text() for table in tables(found))])
+    return "\n\n".join(
+        [
+            summary(found.claims, found.machine, found.seconds),
+            *(table.text() for table in tables(found)),
+        ]
+    )
 
 
 def page(found: Reproduction) -> str:
@@ -48,7 +51,12 @@ def page(found: Reproduction) -> str:
         "paper's claims beside what this library computes and measures. Written by "
         f"`{COMMAND} --out DIR`; every verdict follows from the rule beside it."
     )
-    parts = ["# Pipelined Fission, reproduced", about, _summary(found), _differences(found)]
+    parts = [
+        "# Pipelined Fission, reproduced",
+        about,
+        summary(found.claims, found.machine, found.seconds),
+        _differences(found),
+    ]
     for table in tables(found):
         parts.append(table.markdown())
         name = table.title.partition(":")[0]
@@ -86,18 +94,6 @@ def _file(figure: str) -> str:
     return f"{FILES}{figure.lower().replace(' ', '-')}.svg"
 
 
-def _summary(found: Reproduction) -> str:
-    counts = Counter(claim.verdict.value for claim in found.claims)
-    told = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
-    machine = found.machine
-    return (
-        f"{len(found.claims)} claims: {told}.\n"
-        f"Computed and measured in {found.seconds:.0f} s on {machine.cores} cores "
-        f"({machine.system}, Python {machine.python}), {machine.free_share:.0%} of which other "
-        "programs left free."
-    )
-
-
 def _differences(found: Reproduction) -> str:
     overheads, effort = found.overheads_us, found.effort
     return "\n".join(
@@ -116,16 +112,6 @@ def _differences(found: Reproduction) -> str:
             f"c_p = {overheads.replication:.3f} µs a tuple. Those of the paper's runtime are not "
             "published; Table 1's are 0.095 and 4.75 µs, if a cost of 200 is 19 µs.",
         ]
-    )
-
-
-def _claims(found: Reproduction) -> Table:
-    rows = [(c.where, c.paper, c.ours, c.verdict.value, c.rule) for c in found.claims]
-    return Table(
-        "Claims",
-        "What the paper says, what came out here, and the rule or reason behind the verdict.",
-        ("where", "paper", "here", "verdict", "rule or reason"),
-        rows,
     )
 
 

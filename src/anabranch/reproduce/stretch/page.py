@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-from anabranch.reproduce.pages import Table
+from anabranch.reproduce.pages import Table, claims_table, summary
 from anabranch.reproduce.stretch.elastic import Elastic, Phase
 from anabranch.reproduce.stretch.figure4 import FORWARD_ROWS, WORK_ROWS, Contest
 from anabranch.reproduce.stretch.reproduction import Reproduction
@@ -15,7 +13,7 @@ COMMAND = "anabranch reproduce stretch"
 def tables(found: Reproduction) -> list[Table]:
     """The claims first, then what they rest on."""
     return [
-        _claims(found),
+        claims_table(found.claims),
         _figure_3(found),
         _contest(
             "Figure 4a: with work",
@@ -36,7 +34,12 @@ def tables(found: Reproduction) -> list[Table]:
 
 def text(found: Reproduction) -> str:
     """All tables for a terminal."""
-    return "\n\n".join([_summary(found), *(table.text() for table in tables(found))])
+    return "\n\n".join(
+        [
+            summary(found.claims, found.machine, found.seconds),
+            *(table.text() for table in tables(found)),
+        ]
+    )
 
 
 def page(found: Reproduction) -> str:
@@ -47,19 +50,13 @@ def page(found: Reproduction) -> str:
         "Gulisano, DEBS 2019.\nThe paper's claims beside what this library does on one machine. "
         f"Written by `{COMMAND} --out DIR`; every verdict follows from the rule beside it."
     )
-    parts = ["# STRETCH, reproduced", about, _summary(found), _differences(found)]
+    parts = [
+        "# STRETCH, reproduced",
+        about,
+        summary(found.claims, found.machine, found.seconds),
+        _differences(found),
+    ]
     return "\n\n".join([*parts, *(table.markdown() for table in tables(found))]) + "\n"
-
-
-def _summary(found: Reproduction) -> str:
-    counts = Counter(claim.verdict.value for claim in found.claims)
-    told = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
-    machine = found.machine
-    return (
-        f"{len(found.claims)} claims: {told}.\n"
-        f"Measured in {found.seconds:.0f} s on {machine.cores} cores ({machine.system}, Python "
-        f"{machine.python}), {machine.free_share:.0%} of which other programs left free."
-    )
 
 
 def _differences(found: Reproduction) -> str:
@@ -78,16 +75,6 @@ def _differences(found: Reproduction) -> str:
             "measured. Loads change after the window is full, as there.",
             "- ScaleJoin without STRETCH is not rebuilt: what compares those two is left out.",
         ]
-    )
-
-
-def _claims(found: Reproduction) -> Table:
-    rows = [(c.where, c.paper, c.ours, c.verdict.value, c.rule) for c in found.claims]
-    return Table(
-        "Claims",
-        "What the paper says, what came out here, and the rule or reason behind the verdict.",
-        ("where", "paper", "here", "verdict", "rule or reason"),
-        rows,
     )
 
 
