@@ -41,6 +41,8 @@ def test_a_profile_is_planned_by_the_exact_planner_unless_another_is_named(run):
         "utilization",
         "threads",
         "solve_ms",
+        "bound",
+        "gap",
         "regions",
     }
     assert answer["planner"] == "exact"
@@ -171,6 +173,10 @@ BAD_PROFILES = {
         "-1",
     ),
     "no operators": (lambda d: d.update(operators=[]), ".operators", "[]"),
+    "unknown field": (lambda d: d.update(overhead={}), "fields among", "'overhead'"),
+    "edge of lists": (lambda d: d.update(edges=[[["read"], "parse"]]), "edges[0]", "['read']"),
+    "cost without end": (lambda d: d[OPERATORS][1].update(cost=10**400), "below 1e+100", "inf"),
+    "costs that overflow": (lambda d: d[OPERATORS][1].update(cost=1e200), "below 1e+100", "e+200"),
     "unknown unit": (lambda d: d.update(unit="min"), ".unit", '"min"'),
 }
 
@@ -203,6 +209,12 @@ BAD_MACHINES = {
     ),
     "no cores": ({"sockets": 2}, "cores_per_socket", "['sockets']"),
     "cores of nothing": ({"cores": 0}, ".cores", "0"),
+    "no bandwidth": (
+        {"sockets": 2, "cores_per_socket": 1, "bandwidth_mb_s": [[1, 0], [1, 1]]},
+        "bandwidth_mb_s[0]",
+        "0",
+    ),
+    "uneven sockets": ({"sockets": 3, "cores": 8}, ".cores", "8"),
     "uneven nodes": ({"sockets": 4, "cores_per_socket": 2, "nodes": 3}, "nodes", "3"),
 }
 
@@ -259,3 +271,38 @@ def test_an_application_is_planned_within_its_regions_and_the_plan_can_be_saved(
 def test_a_profile_of_another_application_is_refused(run):
     shown = run("plan", "word-count", "--profile", written("p.json", CHAIN), "--planner", "exact")
     assert "a profile with the steps" in shown.err
+
+
+def test_planners_agree_on_what_cores_can_take_in(run):
+    """However they count, no planner may promise more tuples than the cores have time for."""
+    words = {
+        "operators": [
+            {"name": "read", "state": "stateless", "cost": 2e-6, "selectivity": 1},
+            {"name": "split", "state": "stateless", "cost": 6e-6, "selectivity": 10},
+            {"name": "count", "state": "partitioned", "key": ["w"], "cost": 1e-6, "selectivity": 1},
+        ],
+        "edges": [],
+    }
+    answers = json.loads(
+        run("compare", written("w.json", words), "--machine", "cores=4", "--json").out
+    )
+    most = 4 / (2e-6 + 6e-6 + 10 * 1e-6)
+    taken = {each["planner"]: each.get("throughput_in", each["throughput"]) for each in answers}
+    assert len(taken) == len(PLANNERS)
+    assert all(rate <= most * (1 + 1e-9) for rate in taken.values()), taken
+    assert taken["rlas"] == taken["rlas-certified"] >= 0.7 * taken["exact"]
+
+
+def test_a_file_does_not_hide_an_application_of_its_name(run):
+    Path("word-count").write_text("no profile", encoding="utf-8")
+    assert run("plan", "word-count").out.startswith("plan for word-count")
+
+
+def test_what_parallelism_costs_comes_from_the_machine_by_engine(run):
+    dear = {"thread_switch": 5000, "replication": 500_000}
+    machine = written("m.json", {"cores": 4, "overheads": {"local": dear}})
+    costs = {"operators": [{"name": "o", "cost": 10, "selectivity": 1}], "unit": "us"}
+    plan = ("plan", written("p.json", costs), "--machine", machine, "--json")
+    assert json.loads(run(*plan).out)["regions"][0]["replicas"] == 1
+    assert json.loads(run(*plan, "--engine", "spark").out)["regions"][0]["replicas"] == 4
+    assert "an engine among" in run(*plan, "--engine", "flink").err

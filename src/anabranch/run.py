@@ -19,7 +19,7 @@ from anabranch.errors import BuildError, UnknownNameError
 from anabranch.events import Event
 from anabranch.flow import Flow
 from anabranch.plan.for_flow import as_plan, problem_for
-from anabranch.plan.machine import Machine
+from anabranch.plan.machine import Machine, with_overheads
 from anabranch.plan.plan import Plan
 from anabranch.plan.planners.registry import planner as find_planner
 from anabranch.plan.profile import Profile
@@ -82,16 +82,19 @@ def plan(
 
     Args:
         flow: The application.
-        planner: Its name, as `anabranch plan` knows it; one replica of everything when left out.
+        planner: Its name, as `anabranch plan` knows it; when left out, `exact` if anything else is
+            given, else one replica of everything.
         profile: What its steps cost; each is run by itself on the flow's data when left out.
-        machine: Where it shall run; this machine when left out.
-        threads: The most threads; twice the cores when left out.
+        machine: Where it shall run, and what parallelism costs there; when left out, this machine,
+            where it costs nothing.
+        threads: The most threads; twice the cores and one per region when left out.
     """
-    if planner is None:
+    if all(wish is None for wish in (planner, profile, machine, threads)):
         return Plan.sequential(flow)
-    known = profile or profile_flow(flow)
     place = machine or Machine.of_cores(len(usable_cpus()))
-    return as_plan(flow, find_planner(planner)(problem_for(flow, known, place, threads)))
+    known = with_overheads(profile or profile_flow(flow), place)
+    problem = problem_for(flow, known, place, threads)
+    return as_plan(flow, find_planner(planner or "exact")(problem))
 
 
 def run(flow: Flow, *, seconds: float | None = None, **options: Any) -> Result:

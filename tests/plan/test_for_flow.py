@@ -1,5 +1,7 @@
 """Planners answer in operators; flows run in regions."""
 
+from dataclasses import replace
+
 import pytest
 
 import anabranch as ab
@@ -9,7 +11,7 @@ from anabranch.plan.answer import Answer, RegionChoice
 from anabranch.plan.for_flow import as_plan, problem_for
 from anabranch.plan.machine import Machine
 from anabranch.plan.planners.registry import PLANNERS
-from anabranch.plan.profile import OperatorProfile, State, chain
+from anabranch.plan.profile import OperatorProfile, Overheads, State, chain
 
 FOUR = Machine.of_cores(4)
 
@@ -75,3 +77,10 @@ def test_ab_plan_takes_a_planner():
     best = ab.plan(flow, planner="exact", profile=profile(40.0), machine=FOUR)
     assert best.region("count").replicas > 1
     assert ab.plan(flow) == ab.Plan.sequential(flow)
+
+
+def test_ab_plan_counts_what_parallelism_costs_on_the_machine():
+    flow = word_count.build(rows=10)
+    dear = replace(FOUR, overheads={"local": Overheads(1e6, 1e6)})
+    priced = ab.plan(flow, profile=replace(profile(40.0), unit="us"), machine=dear)
+    assert priced.region("count").replicas == 1

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from anabranch.errors import PlanError
@@ -69,6 +69,7 @@ def test_costs_of_nothing_are_refused():
 def test_a_profile_is_what_its_file_says(seed: int, operators: int):
     settings = replace(TABLE_1, operators=operators, keys=3, most_replicas=5)
     profile = random_graph(np.random.default_rng(seed), settings)
+    assume(profile.streams or operators == 1)  # no edges in a file mean a chain
     assert read_profile(profile_text(profile)) == profile
 
 
@@ -81,9 +82,20 @@ def test_everything_that_is_known_of_an_operator_is_kept():
 
 
 def test_a_machine_is_what_its_file_says():
-    matrix = ((0.0, 120.0), (130.0, 0.0))
+    latency, bandwidth = ((0.0, 120.0), (130.0, 0.0)), ((9e3, 4e3), (5e3, 8e3))
     machine = Machine(
-        "m", 2, 4, 2.4, 128, matrix, matrix, 2, 50.0, 1000.0, 0.9, {"local": Overheads(100.0, 7.0)}
+        "m",
+        2,
+        4,
+        2.4,
+        128,
+        latency,
+        bandwidth,
+        2,
+        50.0,
+        1000.0,
+        0.9,
+        {"local": Overheads(100.0, 7.0)},
     )
     assert read_machine(machine_text(machine)) == machine
 

@@ -10,19 +10,21 @@ from typing import Annotated, Any
 
 import typer
 
+from anabranch.apps import APPS
 from anabranch.cli.finding import AsJson, find_flow, read_plan, read_text
 from anabranch.engines.local.places import usable_cpus
 from anabranch.errors import AnabranchError, PlanError, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.plan.answer import Answer
 from anabranch.plan.for_flow import as_plan, problem_for
-from anabranch.plan.machine import Machine
+from anabranch.plan.machine import Machine, with_overheads
 from anabranch.plan.machine_file import read_machine
 from anabranch.plan.plan import Plan
 from anabranch.plan.planners.planner import Problem
 from anabranch.plan.planners.registry import PLANNERS, planner
-from anabranch.plan.profile import NANOSECONDS, Overheads, Profile
+from anabranch.plan.profile import Profile
 from anabranch.plan.profile_file import read_profile
+from anabranch.run import ENGINES
 from anabranch.view.answers import Compared, as_table, as_tree
 
 DEFAULT_PLANNER = "exact"
@@ -39,9 +41,14 @@ ProfileFile = Annotated[
     Path | None,
     typer.Option("--profile", help="For APP: its profile; taken anew when left out."),
 ]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="Whose overheads to take from MACHINE.json: local, spark.")
+]
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, help="The most threads; twice the cores when left out."),
+    typer.Option(
+        min=1, help="The most threads; twice the cores when left out, and for APP one per region."
+    ),
 ]
 
 
@@ -73,6 +80,7 @@ def show_plan(
     ] = None,
     threads: Threads = None,
     profile: ProfileFile = None,
+    engine: EngineName = "local",
     file: Annotated[
         Path | None, typer.Option("--plan", help="For APP: a plan to check against it.")
     ] = None,
@@ -94,7 +102,7 @@ def show_plan(
         raise typer.BadParameter("--plan checks a plan; it goes with neither profile nor planner")
     chosen = name or DEFAULT_PLANNER
     find = planner(chosen)
-    asked = ask(target, machine, threads, profile)
+    asked = ask(target, machine, threads, profile, engine)
     if save is not None and asked.flow is None:
         raise typer.BadParameter("--save writes the plan of an application; a profile has none")
     begun = perf_counter()
@@ -103,7 +111,9 @@ def show_plan(
     if save is not None and asked.flow is not None:
         save.write_text(as_plan(asked.flow, answer).to_json() + "\n", encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps(answer.as_object(asked.problem.profile, chosen, solve_ms)))
+        typer.echo(
+            json.dumps(answer.as_object(asked.problem.profile, chosen, solve_ms), allow_nan=False)
+        )
     else:
         typer.echo(as_tree(asked.title, asked.problem, chosen, answer))
 
@@ -125,10 +135,11 @@ def compare(
     machine: MachineName = None,
     threads: Threads = None,
     profile: ProfileFile = None,
+    engine: EngineName = "local",
     as_json: AsJson = False,
 ) -> None:
     """Ask every planner, and show their answers side by side."""
-    asked = ask(target, machine, threads, profile)
+    asked = ask(target, machine, threads, profile, engine)
     compared: list[Compared] = []
     for name, find in PLANNERS.items():
         begun = perf_counter()
@@ -152,22 +163,33 @@ def as_object(profile: Profile, compared: Compared) -> dict[str, Any]:
 
 def is_profile(target: str) -> bool:
     """Whether a file is meant, not an application."""
-    return target.endswith(".json") or Path(target).is_file()
+    known = target in APPS or ":" in target
+    return target.endswith(".json") or (not known and Path(target).is_file())
 
 
 def ask(
-    target: str, machine_name: str | None, threads: int | None, profile_file: Path | None
+    target: str,
+    machine_name: str | None,
+    threads: int | None,
+    profile_file: Path | None,
+    engine: str,
 ) -> Asked:
     """The problem that arguments of the command line describe."""
+    if engine not in ENGINES:
+        raise UnknownNameError(
+            engine, f"an engine among {list(ENGINES)}", repr(engine), "choose one of those"
+        )
     machine = find_machine(machine_name)
     if is_profile(target):
         if profile_file is not None:
             raise typer.BadParameter("--profile goes with an application, not with a profile")
-        found = with_overheads(find_profile(Path(target)), machine)
+        found = with_overheads(find_profile(Path(target)), machine, engine)
         return Asked(Problem(found, machine, threads), None)
     flow = find_flow(target)
     profile = find_profile(profile_file) if profile_file is not None else take_profile(flow)
-    return Asked(problem_for(flow, with_overheads(profile, machine), machine, threads), flow)
+    return Asked(
+        problem_for(flow, with_overheads(profile, machine, engine), machine, threads), flow
+    )
 
 
 def find_profile(file: Path) -> Profile:
@@ -196,14 +218,3 @@ def find_machine(name: str | None) -> Machine:
         raise UnknownNameError(name, "MACHINE.json or cores=N", repr(name), "give one of those")
     text = read_text(Path(name), "a machine", "anabranch calibrate --out FILE")
     return read_machine(text, Path(name).name)
-
-
-def with_overheads(profile: Profile, machine: Machine, engine: str = "local") -> Profile:
-    """A profile that does not say what parallelism costs takes that from the machine's file."""
-    known = machine.overheads.get(engine)
-    if profile.overheads is not None or known is None or profile.unit is None:
-        return profile
-    unit = NANOSECONDS[profile.unit]
-    return replace(
-        profile, overheads=Overheads(known.thread_switch / unit, known.replication / unit)
-    )

@@ -18,7 +18,6 @@ from anabranch.cli.planning import (
     find_profile,
     is_profile,
     take_profile,
-    with_overheads,
 )
 from anabranch.engines.simulator.costs import RegionSpec
 from anabranch.engines.simulator.flows import flow_of
@@ -37,7 +36,7 @@ from anabranch.events import Observation
 from anabranch.flow import Flow
 from anabranch.plan.answer import RegionChoice
 from anabranch.plan.fields import Fields
-from anabranch.plan.machine import Machine
+from anabranch.plan.machine import Machine, with_overheads
 from anabranch.plan.plan import Plan
 from anabranch.plan.profile import Profile
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, inf
 from typing import Any
 
 from anabranch.plan.profile import OperatorProfile, Profile, State
@@ -44,7 +45,7 @@ class Answer:
         utilization: Cores at work.
         bound: No plan can promise more than this; None where the planner does not know.
         at_sinks: Whether throughput and bound count tuples that reach sinks instead, as
-            BriskStream does.
+            BriskStream does; unless none does.
     """
 
     regions: tuple[RegionChoice, ...]
@@ -70,8 +71,7 @@ class Answer:
         if not self.at_sinks:
             return self.throughput
         sinks = [name for name in profile.by_name if not profile.out_of(name)]
-        reached = sum(profile.visits[name] for name in sinks)
-        return self.throughput / reached if reached else 0.0
+        return self.throughput / (sum(profile.visits[name] for name in sinks) or 1.0)
 
     def as_object(self, profile: Profile, planner: str, solve_ms: float) -> dict[str, Any]:
         """As the command line writes it."""
@@ -82,6 +82,8 @@ class Answer:
             "threads": self.threads,
             "solve_ms": round(solve_ms, 3),
         }
+        if self.at_sinks:
+            answer["throughput_in"] = self.taken_in(profile)
         if self.bound is not None:
             answer |= {"bound": self.bound, "gap": self.gap}
         answer["regions"] = [_region_object(profile, region) for region in self.regions]
@@ -132,9 +134,30 @@ def replicable(operators: Sequence[OperatorProfile]) -> bool:
     return kind is State.PARTITIONED and bool(common_key(operators))
 
 
-def most_replicas(operators: Sequence[OperatorProfile]) -> int | None:
-    """The most replicas of a run that help (eq. 7); None for no bound."""
+def most_speedup(operators: Sequence[OperatorProfile]) -> float:
+    """How much faster any number of replicas can make a run (eq. 7).
+
+    Bounds are given (`max_replicas`), or follow from keys: there is no work for more replicas than
+    keys, and the replica with the most frequent key has at least its share of all tuples.
+
+    Example:
+        >>> skewed = OperatorProfile(
+        ...     "count", 1.0, state=State.PARTITIONED, key=("k",), keys=9, hottest_key_share=0.4
+        ... )
+        >>> most_speedup([skewed])
+        2.5
+    """
     if not replicable(operators):
-        return 1
-    bounds = [o.max_replicas for o in operators if o.max_replicas is not None]
-    return min(bounds, default=None)
+        return 1.0
+    bounds = [float(o.max_replicas) for o in operators if o.max_replicas is not None]
+    for operator in operators:
+        if operator.state is State.PARTITIONED:
+            bounds += [float(operator.keys)] if operator.keys else []
+            bounds += [1 / operator.hottest_key_share] if operator.hottest_key_share else []
+    return max(1.0, min(bounds, default=inf))
+
+
+def most_replicas(operators: Sequence[OperatorProfile]) -> int | None:
+    """The most replicas of a run that help; None for no bound."""
+    bound = most_speedup(operators)
+    return None if bound == inf else ceil(bound - 1e-9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from math import isfinite
+from math import inf
 from typing import Any
 
 from anabranch.errors import PlanError
@@ -38,7 +38,7 @@ class Fields:
         """The fields of a whole file."""
         try:
             return Fields(name, json.loads(text))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise PlanError(name, "JSON", str(error), "mend the file at that place") from error
 
     def place(self, field: str) -> str:
@@ -121,9 +121,10 @@ class Fields:
 
 def is_number(value: object, positive: bool = False) -> bool:
     """Whether something is a finite number of 0 or more, or above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return value > 0 or (value == 0 and not positive)
+    # Compared first: the whole number of a slip may be too long to become a float.
+    return (0 < value < inf) or (value == 0 and not positive)
 
 
 def _shown(value: object) -> str:

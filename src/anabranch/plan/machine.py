@@ -8,10 +8,10 @@ hand; `cores=8` is a machine of one socket.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.errors import PlanError
-from anabranch.plan.profile import Overheads
+from anabranch.plan.profile import NANOSECONDS, Overheads, Profile
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -109,3 +109,14 @@ class Machine:
         if not self.bandwidth_mb_s:
             return float("inf")
         return self.bandwidth_mb_s[producer][consumer] * 1e6 / 1e9
+
+
+def with_overheads(profile: Profile, machine: Machine, engine: str = "local") -> Profile:
+    """A profile that does not say what parallelism costs takes that from the machine's file."""
+    known = machine.overheads.get(engine)
+    if profile.overheads is not None or known is None:
+        return profile
+    unit = NANOSECONDS[profile.unit or "ns"]
+    return replace(
+        profile, overheads=Overheads(known.thread_switch / unit, known.replication / unit)
+    )

@@ -26,16 +26,15 @@ def read_machine(text: str, name: str = "machine") -> Machine:
         raise PlanError(
             name, "sockets and cores_per_socket, or cores", str(fields.names()), "add them"
         )
-    one_socket = fields.has("cores") and not fields.has("cores_per_socket")
-    sockets = 1 if one_socket else fields.whole("sockets")
+    sockets = fields.whole("sockets", 1)
     return Machine(
         fields.text("name", name),
         sockets,
-        fields.whole("cores" if one_socket else "cores_per_socket"),
+        _cores_per_socket(fields, sockets),
         fields.number("ghz", None, positive=True),
         fields.whole("cache_line_bytes", 64),
         _matrix(fields, "latency_ns", sockets),
-        _matrix(fields, "bandwidth_mb_s", sockets),
+        _matrix(fields, "bandwidth_mb_s", sockets, positive=True),
         fields.whole("nodes", 1),
         fields.number("network_us", 0.0),
         fields.number("network_mb_s", None, positive=True),
@@ -44,7 +43,17 @@ def read_machine(text: str, name: str = "machine") -> Machine:
     )
 
 
-def _matrix(fields: Fields, field: str, sockets: int) -> Matrix:
+def _cores_per_socket(fields: Fields, sockets: int) -> int:
+    if fields.has("cores_per_socket"):
+        cores: int = fields.whole("cores_per_socket")
+        return cores
+    cores = fields.whole("cores")
+    if cores % sockets:
+        raise fields.refuse("cores", f"a multiple of {sockets} sockets", "give cores_per_socket")
+    return cores // sockets
+
+
+def _matrix(fields: Fields, field: str, sockets: int, positive: bool = False) -> Matrix:
     rows = fields.items(field, [])
     if rows and len(rows) != sockets:
         raise PlanError(
@@ -59,8 +68,9 @@ def _matrix(fields: Fields, field: str, sockets: int) -> Matrix:
             size = f"{len(row)}" if isinstance(row, list) else json.dumps(row)
             raise PlanError(where, f"{sockets} values, one per socket", size, "complete the row")
         for value in row:
-            if not is_number(value):
-                raise PlanError(where, "numbers of 0 or more", json.dumps(value), "measure again")
+            if not is_number(value, positive):
+                least = "above 0" if positive else "of 0 or more"
+                raise PlanError(where, f"numbers {least}", json.dumps(value), "measure again")
     return tuple(tuple(float(value) for value in row) for row in rows)
 
 

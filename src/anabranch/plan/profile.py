@@ -9,13 +9,16 @@ unit; rates that follow from them are in its inverse.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from itertools import pairwise
+from math import isfinite
 
 from anabranch.errors import PlanError
 
+MOST = 1e100
+"""Beyond this, times and rates are slips of the pen, and sums of them no numbers."""
 NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
 
@@ -135,6 +138,14 @@ class Profile:
         object.__setattr__(self, "operators", self._sorted())
         if not self.work > 0:
             raise PlanError("operators", "a cost above 0 somewhere", "0 for all", "measure them")
+        rates = [self.work, 1 / self.work, *self.visits.values()]
+        if not all(isfinite(rate) and rate < MOST for rate in rates):
+            raise PlanError(
+                "operators",
+                f"costs and selectivities that multiply to numbers below {MOST:g}",
+                f"{self.work:g} of work a tuple, up to {max(self.visits.values()):g} tuples of one",
+                "use another unit, or check them",
+            )
 
     def _sorted(self) -> tuple[OperatorProfile, ...]:
         waiting = list(self.operators)
@@ -187,6 +198,17 @@ class Profile:
             else:
                 found.append([operator.name])
         return tuple(tuple(c) for c in found)
+
+    def at_clock(self, ghz: float | None) -> Profile:
+        """The same on a machine of another clock, if both clocks are known."""
+        if ghz is None or self.ghz is None or ghz == self.ghz:
+            return self
+        slower = self.ghz / ghz
+        operators = tuple(
+            replace(o, cost=o.cost * slower, cost_p99=o.cost_p99 and o.cost_p99 * slower)
+            for o in self.operators
+        )
+        return replace(self, operators=operators, ghz=ghz)
 
     @property
     def switching(self) -> Overheads:

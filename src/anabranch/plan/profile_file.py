@@ -46,6 +46,7 @@ def read_profile(text: str, name: str = "profile") -> Profile:
         <State.STATELESS: 'stateless'>
     """
     fields = Fields.of(text, name)
+    fields.only("operators", "edges", "overheads", "unit", "ghz", "app", "measured")
     operators = tuple(_operator(each) for each in fields.objects("operators"))
     if not operators:
         raise fields.refuse("operators", "one or more operators", "add them")
@@ -91,10 +92,8 @@ def _operator(fields: Fields) -> OperatorProfile:
 def _streams(fields: Fields, operators: tuple[OperatorProfile, ...]) -> tuple[StreamProfile, ...]:
     names = [operator.name for operator in operators]
     selectivities = {operator.name: operator.selectivity for operator in operators}
-    if not fields.has("edges"):
-        edges: list[Any] = [list(pair) for pair in pairwise(names)]
-    else:
-        edges = fields.items("edges")
+    # An empty list is no edges, too: operators beside each other would be several applications.
+    edges = fields.items("edges", []) or [list(pair) for pair in pairwise(names)]
     return tuple(_stream(n, edge, selectivities) for n, edge in enumerate(edges))
 
 
@@ -104,7 +103,7 @@ def _stream(number: int, edge: Any, selectivities: dict[str, float]) -> StreamPr
     if not isinstance(edge, list) or len(edge) not in (2, 3):
         raise PlanError(where, "[producer, consumer] or with a selectivity", shown, "write it so")
     for end in edge[:2]:
-        if end not in selectivities:
+        if not isinstance(end, str) or end not in selectivities:
             known = f"operators among {list(selectivities)}"
             raise PlanError(where, known, f"{end!r} in {shown}", "name an operator of the profile")
     if len(edge) == 2:

@@ -63,7 +63,8 @@ def test_an_over_supplied_operator_is_the_bottleneck_and_bounds_the_sink():
     found = rates(read_and_count(), [placed("read", 0), placed("count", 0)], two_sockets())
     assert found.throughput == pytest.approx(1 / 200)
     assert found.bottlenecks == (("count",),)
-    assert found.utilization == pytest.approx(2.0)
+    # The reader could keep a core busy, but is held back to what the counter handles.
+    assert found.utilization == pytest.approx(1.0 + 100 / 200)
 
 
 def test_replicas_on_the_far_socket_are_slower_and_get_as_much():
@@ -89,7 +90,8 @@ def test_more_work_than_cores_slows_everything_down():
     assert (violation.resource, violation.place, violation.asked) == ("cpu", (0,), 3.0)
     assert found.throughput == pytest.approx(0.01)
     assert found.bounded == pytest.approx(0.01 * 2 / 3)
-    assert found.utilization == pytest.approx(2.0)
+    # The reader could keep a core busy, but is held back to what the counter handles.
+    assert found.utilization == pytest.approx(1.0 + 100 / 200)
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,12 @@ def test_the_bound_is_tight_where_nothing_has_to_be_fetched():
     assert answer.gap == pytest.approx(0.0, abs=0.01)
 
 
-def test_an_application_whose_sinks_get_nothing_has_no_certificate():
+def test_where_sinks_get_nothing_tuples_taken_in_count():
     profile = chain([OperatorProfile("drop", 100.0, 0.0), OperatorProfile("out", 300.0)])
-    assert rlas_certified(Problem(profile, Machine.of_cores(4))).bound is None
+    answer = rlas_certified(Problem(profile, Machine.of_cores(4)))
+    assert answer.regions[0].replicas == 3
+    assert answer.throughput == answer.taken_in(profile) == pytest.approx(3 / 100)
+    assert answer.bound == pytest.approx(answer.throughput)
 
 
 def test_fetching_that_cannot_be_avoided_lowers_the_bound():

@@ -11,6 +11,7 @@ from anabranch.plan.machine import Machine
 from anabranch.plan.models.fission import check, estimate
 from anabranch.plan.planners.exact import exact
 from anabranch.plan.planners.exhaustive import exhaustive
+from anabranch.plan.planners.fission import fission
 from anabranch.plan.planners.fission_only import fission_only
 from anabranch.plan.planners.pipelining_only import pipelining_only
 from anabranch.plan.planners.planner import Planner, Problem
@@ -141,3 +142,33 @@ def test_one_core_gains_nothing_over_the_sequential_plan():
     for seed in range(40):
         problem = replace(drawn(seed), machine=Machine.of_cores(1))
         assert exact(problem).throughput == pytest.approx(sequential(problem).throughput)
+
+
+def test_cores_are_not_oversubscribed_where_that_gains_nothing():
+    for cores in (2, 4, 8):
+        answer = exact(Problem(chain([OperatorProfile("o", 4.0)]), Machine.of_cores(cores)))
+        assert (answer.threads, answer.throughput) == (cores, cores / 4)
+
+
+def test_keys_bound_what_replicas_gain():
+    skewed = OperatorProfile(
+        "count", 10.0, state=State.PARTITIONED, key=("k",), keys=100, hottest_key_share=0.4
+    )
+    for planner in (exact, exhaustive, fission):
+        answer = planner(Problem(chain([skewed]), Machine.of_cores(8)))
+        assert answer.regions[0].replicas == 3
+        assert answer.throughput == pytest.approx(2.5 / 10)
+    few = replace(skewed, keys=2, hottest_key_share=None)
+    assert exact(Problem(chain([few]), Machine.of_cores(8))).regions[0].replicas == 2
+
+
+def test_a_slower_clock_makes_everything_slower():
+    profile = replace(chain([OperatorProfile("o", 4.0)]), ghz=2.0)
+    machine = replace(Machine.of_cores(1), ghz=1.0)
+    assert exact(Problem(profile, machine)).throughput == pytest.approx(1 / 8)
+
+
+def test_more_threads_than_tables_can_hold_are_refused():
+    problem = Problem(chain([OperatorProfile("o", 4.0)]), Machine.of_cores(20_000))
+    with pytest.raises(PlanError, match="use the planner 'fission'"):
+        exact(problem)

@@ -189,7 +189,6 @@ def single_rates(model: RateModel, counts: Counts, per_ns: float = 1.0) -> Rates
     batch = model.rates(counts[None])
     bounded = float(batch.bounded[0])
     throughput = float(batch.throughput[0])
-    busy = float(batch.cpu[0].sum())
     units = tuple(
         _unit_rates(model, number, batch.arriving[0], batch.processed[0], batch.handling_ns[0])
         for number in range(len(model.workload.units))
@@ -201,11 +200,17 @@ def single_rates(model: RateModel, counts: Counts, per_ns: float = 1.0) -> Rates
     return Rates(
         throughput * per_ns,
         bounded * per_ns,
-        busy / max(1.0, float(batch.overload[0])),
+        bounded / model.workload.sink_visits * _work_ns(model, units),
         tuple(_in_unit(unit, per_ns) for unit in units),
         tuple(_demands(model, batch.cpu[0], batch.memory[0], batch.traffic[0])),
         tuple(tuple(float(v) for v in row) for row in waits),
     )
+
+
+def _work_ns(model: RateModel, units: Sequence[UnitRates]) -> float:
+    """CPU time of all units per tuple that the application takes in, fetching included."""
+    visits = model.workload.visits
+    return sum(v * (u.execute + u.fetch) for v, u in zip(visits, units, strict=True))
 
 
 def _unit_rates(

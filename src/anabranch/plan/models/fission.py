@@ -9,7 +9,9 @@ here. In a graph, the tuples that reach an operator are those of all its streams
 half of a thread switch is paid for each stream that leaves a region.
 
 Readings: the sums of eq. 14 run over all regions and pipelines; eq. 13 scales down only, when there
-is more work than cores. A partitioned run is routed by what its keys have in common.
+is more work than cores. A partitioned run is routed by what its keys have in common. Neighbours
+with one replica may be two regions; the paper would merge them, and add the switches at the ends of
+the merged one to its bottleneck, which costs where switches are dear (`docs/decisions/0022`).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from math import log2
 
 from anabranch.errors import PlanError
-from anabranch.plan.answer import RegionChoice, most_replicas, replicable
+from anabranch.plan.answer import RegionChoice, most_speedup, replicable
 from anabranch.plan.profile import Profile
 
 
@@ -127,8 +129,9 @@ def crossings(profile: Profile, region: RegionChoice) -> float:
 
 def speedup(profile: Profile, region: RegionChoice) -> float:
     """How much faster replicas make a region, were they free (eq. 7)."""
-    bound = most_replicas([profile.by_name[name] for name in region.operators])
-    return float(region.replicas if bound is None else min(region.replicas, bound))
+    return min(
+        float(region.replicas), most_speedup([profile.by_name[name] for name in region.operators])
+    )
 
 
 def check(profile: Profile, regions: Sequence[RegionChoice]) -> None:

@@ -58,6 +58,7 @@ class BatchRates:
         memory: Bytes per nanosecond asked of each socket's own memory (eq. 4).
         traffic: Bytes per nanosecond from socket (next to last axis) to socket (eq. 5).
         overload: The greatest demand as a part of what there is.
+        ceiling: More than any placement can get: all cores at work, and nothing to fetch.
     """
 
     throughput: Floats
@@ -70,6 +71,7 @@ class BatchRates:
     memory: Floats
     traffic: Floats
     overload: Floats
+    ceiling: float
 
     @property
     def bounded(self) -> Floats:
@@ -111,6 +113,7 @@ class RateModel:
             for u in workload.units
         ]
         self.cores = machine.capacity / machine.sockets
+        self.ceiling = machine.capacity / workload.work_ns * workload.sink_visits
         within = range(machine.sockets)
         self.bandwidth = np.array([[machine.bandwidth(i, j) for j in within] for i in within])
         self._bytes = np.array([u.tuple_bytes for u in workload.units])
@@ -167,6 +170,7 @@ class RateModel:
             memory,
             traffic,
             self._overload(cpu, memory, traffic),
+            self.ceiling,
         )
 
     def _overload(self, cpu: Floats, memory: Floats, traffic: Floats) -> Floats:

@@ -16,8 +16,8 @@ from anabranch.plan.answer import kind_of, most_replicas
 from anabranch.plan.machine import Machine
 from anabranch.plan.profile import NANOSECONDS, Profile, State
 
-LEAST_NS = 1e-3
-"""Cost of a tuple for which the profile says less: a rate has to stay a number."""
+LEAST_SHARE = 1e-9
+"""Part of the application's work that a unit has at least: a rate has to stay a number."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,18 @@ class Workload:
 
     @cached_property
     def sink_visits(self) -> float:
-        """Tuples that sinks handle per tuple that the application takes in."""
-        return sum(self.visits[number] * self.units[number].reach_last for number in self.sinks)
+        """Tuples that sinks handle per tuple that the application takes in.
+
+        Where nothing reaches a sink, as in a sample without a single alarm, tuples that are taken
+        in count instead: a plan has to be good for something.
+        """
+        reached = sum(self.visits[number] * self.units[number].reach_last for number in self.sinks)
+        return reached or 1.0
+
+    @cached_property
+    def work_ns(self) -> float:
+        """Time to execute all that one tuple of the application causes."""
+        return sum(v * u.execute_ns for v, u in zip(self.visits, self.units, strict=True))
 
 
 def workload_of(
@@ -112,8 +122,10 @@ def workload_of(
     ordered = sorted(given, key=lambda run: place[run[0]])
     reached = [_reached(profile, run) for run in ordered]
     scale = NANOSECONDS[profile.unit or "ns"] * _clock_ratio(profile, machine)
+    least_ns = LEAST_SHARE * scale * profile.work
     units = tuple(
-        _unit(profile, run, reach, scale) for run, reach in zip(ordered, reached, strict=True)
+        _unit(profile, run, reach, scale, least_ns)
+        for run, reach in zip(ordered, reached, strict=True)
     )
     unit_of = {name: number for number, run in enumerate(ordered) for name in run}
     streams = tuple(
@@ -137,13 +149,15 @@ def _reached(profile: Profile, run: tuple[str, ...]) -> dict[str, float]:
     return reach
 
 
-def _unit(profile: Profile, run: tuple[str, ...], reach: dict[str, float], scale: float) -> Unit:
+def _unit(
+    profile: Profile, run: tuple[str, ...], reach: dict[str, float], scale: float, least_ns: float
+) -> Unit:
     members = [profile.by_name[name] for name in run]
     # Replicas of shared state all see every tuple: nothing that is dealt out evenly.
     most = 1 if kind_of(members) is State.SHARED else most_replicas(members)
     return Unit(
         operators=run,
-        execute_ns=max(LEAST_NS, scale * sum(reach[o.name] * o.cost for o in members)),
+        execute_ns=max(least_ns, scale * sum(reach[o.name] * o.cost for o in members)),
         tuple_bytes=members[0].tuple_bytes,
         memory_bytes=sum(reach[o.name] * o.memory_bytes for o in members),
         reach_last=reach[run[-1]],

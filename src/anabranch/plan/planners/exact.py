@@ -10,13 +10,18 @@ the throughput of the merged one, so they are merged where nothing is lost by it
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
+from anabranch.errors import PlanError
 from anabranch.plan.answer import Answer, RegionChoice
 from anabranch.plan.models.fission import estimate
 from anabranch.plan.planners.planner import Problem
 from anabranch.plan.planners.search.best_cover import FREE, Cut, best_cover
 from anabranch.plan.planners.search.region_options import Freedom, Option, cuttings, options
+
+MOST_THREADS = 1024
+"""Time and memory grow with the square of the threads; these take some seconds."""
 
 ALTERNATING = ((1,), (0, 1))
 """In front of one replica stand several: two single ones would be a pipeline."""
@@ -32,11 +37,19 @@ def exact(problem: Problem) -> Answer:
         >>> exact(Problem(profile, Machine.of_cores(4))).throughput
         1.0
     """
-    return solve(problem, Freedom())
+    best = solve(problem, Freedom())
+    return replace(best, bound=best.throughput)
 
 
 def solve(problem: Problem, freedom: Freedom) -> Answer:
     """The best plan within a freedom."""
+    if problem.most_threads > MOST_THREADS:
+        raise PlanError(
+            "threads",
+            f"at most {MOST_THREADS}",
+            str(problem.most_threads),
+            "allow fewer, or use the planner 'fission'",
+        )
     profile = problem.profile
     found: dict[Cut, list[Option]] = {}
     starts: set[int] = set()

@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
-from math import inf, log2
+from math import log2
 from typing import NamedTuple
 
-from anabranch.plan.answer import Answer, RegionChoice, most_replicas, replicable
+from anabranch.plan.answer import Answer, RegionChoice, most_speedup, replicable
 from anabranch.plan.models.fission import crossings, estimate
 from anabranch.plan.planners.planner import Problem
 from anabranch.plan.profile import Profile
@@ -182,7 +182,7 @@ class _Figures(NamedTuple):
     """What it costs to hand tuples to each operator from another thread."""
     switching: float
     ordering: float
-    most_replicas: float
+    most_speedup: float
 
     @staticmethod
     def of(profile: Profile, names: Run, alpha: float) -> _Figures:
@@ -190,14 +190,14 @@ class _Figures(NamedTuple):
         members = [profile.by_name[name] for name in names]
         works = list(accumulate((visits[o.name] * o.cost for o in members), initial=0.0))
         entering = visits[names[0]]
-        bound = most_replicas(members)
+        bound = most_speedup(members)
         return _Figures(
             names,
             tuple(works),
             tuple(overheads.thread_switch * visits[name] for name in names),
             overheads.thread_switch * entering * crossings(profile, RegionChoice((names,))),
             overheads.replication * entering,
-            1 if works[-1] <= alpha * entering else inf if bound is None else bound,
+            1.0 if works[-1] <= alpha * entering else bound,
         )
 
     def pipeline(self, start: int, end: int) -> float:
@@ -232,7 +232,7 @@ class _Region(NamedTuple):
 
     def with_another_replica(self) -> _Region | None:
         """One more, unless it may not have it or slows down."""
-        if self.replicas >= self.figures.most_replicas:
+        if self.replicas >= self.figures.most_speedup:
             return None
         grown = _lay_out(self.figures, self.cuts, self.replicas + 1)
         return None if grown.turn > self.turn else grown
@@ -260,5 +260,5 @@ def _lay_out(figures: _Figures, cuts: tuple[int, ...], replicas: int) -> _Region
     times = [figures.pipeline(start, end) for start, end in pairwise(cuts)]
     slowest = len(times) - 1 - times[::-1].index(max(times))
     extra = figures.switching + figures.ordering * log2(replicas)
-    turn = extra + times[slowest] / replicas
+    turn = extra + times[slowest] / min(replicas, figures.most_speedup)
     return _Region(figures, cuts, replicas, turn, extra + sum(times), slowest)

@@ -34,7 +34,8 @@ class Problem:
     regions: tuple[tuple[str, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        """A bound has to leave a thread to each region."""
+        """Costs are taken to the machine's clock; a bound leaves a thread to each region."""
+        object.__setattr__(self, "profile", self.profile.at_clock(self.machine.ghz))
         if self.threads is not None and self.threads < self.least_threads:
             raise PlanError(
                 "threads",

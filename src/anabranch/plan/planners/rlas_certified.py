@@ -8,6 +8,8 @@ would have units is one more place to start a plan from; the better plan is the 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from anabranch.plan.answer import Answer
@@ -52,8 +54,6 @@ def rlas_certified(
     model, room = placing.model(), placing.room
     plan = search(model, room, compress, seed)
     throughput = float(model.rates(plan[None]).bounded[0])
-    if throughput == 0:
-        return placing.answer(plan)  # nothing reaches a sink, whatever one does
     reached = throughput / placing.workload.sink_visits
     found = bound(model, room, reached, effort)
     if found.shares is not None:
@@ -63,9 +63,7 @@ def rlas_certified(
         plan = better(model, room, plan, other)
     answer = placing.answer(plan)
     most = found.rate * placing.workload.sink_visits * placing.per_ns
-    return Answer(
-        answer.regions, answer.throughput, answer.utilization, max(most, answer.throughput)
-    )
+    return replace(answer, bound=max(most, answer.throughput))
 
 
 def rounded(replicas: list[int], shares: Floats) -> Counts:

@@ -57,7 +57,8 @@ def best_cover(
             high = middle
         else:
             low = middle + 1
-    candidates = [turns[i] for i in (low - 1, low) if i >= 0]
+    # Of equals the longer turn: it is had with fewer threads.
+    candidates = [turns[i] for i in (low, low - 1) if i >= 0]
     best = min(candidates, key=search.value)
     return search.solution(float(best))
 

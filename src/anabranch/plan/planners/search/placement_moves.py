@@ -57,8 +57,7 @@ def worth(rates: BatchRates, room: Room) -> Floats:
     bounded = rates.bounded
     if room.crowded:
         return bounded
-    # Nothing handles a million tuples in a nanosecond, so that this keeps the two kinds apart.
-    return np.asarray(np.where(rates.fits, 1e6 * (1 + bounded), bounded))
+    return np.asarray(np.where(rates.fits, rates.ceiling + bounded, bounded))
 
 
 def fined(rates: BatchRates) -> Floats:

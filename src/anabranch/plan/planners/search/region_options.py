@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import log2
 from typing import NamedTuple
 
-from anabranch.plan.answer import RegionChoice, most_replicas
+from anabranch.plan.answer import RegionChoice, most_replicas, most_speedup
 from anabranch.plan.models.fission import crossings, pipeline_times, selectivity
 from anabranch.plan.profile import Profile
 
@@ -59,6 +59,7 @@ def options(
     overheads = profile.switching
     members = [profile.by_name[name] for name in run]
     bound = most_replicas(members) if replicas else 1
+    fastest = most_speedup(members)
     switching = overheads.thread_switch * crossings(profile, RegionChoice((tuple(run),)))
     visits = profile.visits[run[0]]
     found: list[Option] = []
@@ -67,7 +68,7 @@ def options(
         shortest = float("inf")
         for copies in range(1, (most if bound is None else min(most, bound)) + 1):
             fixed = switching + overheads.replication * log2(copies)
-            turn = visits * (fixed + cutting.slowest / copies)
+            turn = visits * (fixed + cutting.slowest / min(copies, fastest))
             if turn >= shortest:
                 break  # the turn falls up to one number of replicas, and rises from there on
             shortest = turn
