@@ -175,7 +175,7 @@ BAD_PROFILES = {
     "no operators": (lambda d: d.update(operators=[]), ".operators", "[]"),
     "unknown field": (lambda d: d.update(overhead={}), "fields among", "'overhead'"),
     "edge of lists": (lambda d: d.update(edges=[[["read"], "parse"]]), "edges[0]", "['read']"),
-    "cost without end": (lambda d: d[OPERATORS][1].update(cost=10**400), "below 1e+100", "inf"),
+    "cost without end": (lambda d: d[OPERATORS][1].update(cost=10**400), "'parse'.cost", "1000"),
     "costs that overflow": (lambda d: d[OPERATORS][1].update(cost=1e200), "below 1e+100", "e+200"),
     "unknown unit": (lambda d: d.update(unit="min"), ".unit", '"min"'),
 }

@@ -26,6 +26,8 @@ from anabranch.testing.spark_bench import spark_trials
 
 BATCH_ROWS = {"local": 16_384, "spark": 131_072}
 """Rows of a jumbo tuple on each engine, unless a plan says otherwise."""
+CALLS = 12
+"""Jumbo tuples to profile with at least: a median needs some, behind those that warm up."""
 
 Engine = Annotated[str, typer.Option(help="Whose habits to measure by: local or spark.")]
 Out = Annotated[Path | None, typer.Option(help="A file to write; on screen only when left out.")]
@@ -44,8 +46,9 @@ def register(cli: typer.Typer) -> None:
 def profile_app(
     name: Annotated[str, typer.Argument(metavar="APP", help="An application, or module:flow.")],
     rows: Annotated[
-        int, typer.Option(min=1, help="Read no more rows of each source than this.")
-    ] = ROWS,
+        int | None,
+        typer.Option(min=1, help="Rows of each source; a dozen jumbo tuples when left out."),
+    ] = None,
     engine: Engine = "local",
     batch_rows: BatchRows = None,
     input: Annotated[
@@ -57,11 +60,12 @@ def profile_app(
 ) -> None:
     """Run each step of an application by itself: what it costs, passes on and remembers."""
     flow = find_flow(name, input or ())
+    usual = _of_engine(engine)
+    size = batch_rows or usual
     plan = Plan.sequential(flow)
     for source in plan.sources:
-        size = batch_rows or _of_engine(engine)
         plan = plan.with_source(source.source, batch_rows=size)
-    found = measure_flow(flow, rows, plan)
+    found = measure_flow(flow, rows or max(ROWS, CALLS * size), plan)
     text = profile_text(replace(found.profile, app=name))
     _write(out, text)
     if as_json:
@@ -78,7 +82,8 @@ def calibrate_engine(
     as_json: AsJson = False,
 ) -> None:
     """Measure this machine, and what parallelism costs on an engine here."""
-    rows = batch_rows or _of_engine(engine)
+    usual = _of_engine(engine)
+    rows = batch_rows or usual
     machine, spark = this_machine(), None
     if engine == "local":
         calibrated = calibrate_local(machine, rows, repeats)

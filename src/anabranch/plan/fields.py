@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
-from math import inf
 from typing import Any
 
 from anabranch.errors import PlanError
@@ -123,8 +123,8 @@ def is_number(value: object, positive: bool = False) -> bool:
     """Whether something is a finite number of 0 or more, or above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    # Compared first: the whole number of a slip may be too long to become a float.
-    return (0 < value < inf) or (value == 0 and not positive)
+    # Whole numbers may be too long to become floats.
+    return (0 < value <= sys.float_info.max) or (value == 0 and not positive)
 
 
 def _shown(value: object) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from anabranch.engines.handle import Run
+from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.measuring.calibration_spark import Trial
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow
@@ -125,8 +126,10 @@ def tour_spark(
 
 def spark_trials(session: Any = None, rounds: int = 2) -> list[Trial]:
     """Micro-batches that tell Spark's costs apart: rows, widths, stages, waves of tasks."""
+    slots = len(usable_cpus())
+    replicas = sorted({1, 2, slots, 2 * slots})  # one wave, and two: a stage is not a task
     return [
-        *_trials(NARROW_COLUMNS, (FEW_ROWS, MANY_ROWS), (1, 2, 4), session, rounds),
+        *_trials(NARROW_COLUMNS, (FEW_ROWS, MANY_ROWS), replicas, session, rounds),
         *_trials(WIDE_COLUMNS, (MANY_ROWS,), (1, 2), session, rounds),
     ]
 

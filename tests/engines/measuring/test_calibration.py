@@ -109,7 +109,8 @@ def test_one_core_is_worth_itself():
     ("khz", "info", "ghz"),
     [
         ("2300000\n", "", 2.3),
-        (None, "processor: 0\ncpu MHz\t\t: 1999.500\n", 2.0),
+        (None, "model name\t: A CPU @ 2.10GHz\ncpu MHz\t\t: 1999.500\n", 2.1),
+        (None, "cpu MHz\t\t: 1999.500\n", None),
         (None, "no clock here", None),
         (None, None, None),
     ],

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from anabranch.errors import EngineError
 from anabranch.plan.models.spark import SparkCosts
 from anabranch.plan.profile import Overheads
 
@@ -46,6 +47,13 @@ def fit(trials: Sequence[Trial], slots: int) -> SparkCosts:
 
     seconds = np.array([statistics.median(trial.seconds) for trial in trials])
     shares = np.array([_amounts(trial, slots) for trial in trials])
+    if np.linalg.matrix_rank(shares / shares.max(axis=0)) < shares.shape[1]:
+        raise EngineError(
+            "calibrate",
+            f"trials that tell {shares.shape[1]} costs apart",
+            f"{[(t.rows, t.replicas, t.row_bytes) for t in trials]} on {slots} slots",
+            "try more replicas than slots, too",
+        )
     # A part of the time of each trial, so that the long ones do not drown the short ones.
     found, _ = nnls(shares / seconds[:, None], np.ones(len(trials)))
     batch, stage, task, _, row, byte, written = (float(each) for each in found)

@@ -10,13 +10,16 @@ MAX_KHZ = Path("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
 
 
 def clock_ghz(info: Path = CPU_INFO, max_khz: Path = MAX_KHZ) -> float | None:
-    """The greatest clock of the first processor, or its clock now; None if nobody says."""
+    """The greatest clock of the first processor, or its nominal one; None if nobody says.
+
+    Not its clock at this moment: two files taken minutes apart would seem to be of two machines.
+    """
     try:
         return round(int(max_khz.read_text()) / 1e6, 3)
     except (OSError, ValueError):
         pass
     try:
-        found = re.search(r"^cpu MHz\s*:\s*([\d.]+)", info.read_text(), re.MULTILINE)
+        found = re.search(r"^model name.*@ ([\d.]+)GHz", info.read_text(), re.MULTILINE)
     except OSError:
         return None
-    return round(float(found[1]) / 1000, 3) if found and float(found[1]) > 0 else None
+    return float(found[1]) if found else None

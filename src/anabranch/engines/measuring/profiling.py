@@ -7,7 +7,7 @@ reads), at the median over calls; what was warming up does not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,8 @@ from anabranch.plan.regions import regions
 ROWS = 200_000
 FEW_CALLS = 5
 BATCH_ROWS = 16_384
+UNEVEN = 1.5
+"""A mean above the median by this factor is told."""
 WARM_UP_SHARE = 0.2
 """Part of the calls, from the first on, that do not count: caches fill, state begins."""
 
@@ -77,7 +79,23 @@ def measure_flow(
         raise BuildError(flow.name, "sources with rows", "none", "give it data to be profiled on")
     operators = tuple(_operator(flow, name, sample, read) for name, sample in samples.items())
     profile = Profile(operators, _streams(flow, samples), unit="us", ghz=clock_ghz(), app=flow.name)
-    return Measured(profile, tuple(_notes(samples.values())))
+    notes = [*_notes(samples.values()), *_uneven(samples), *_cut_short(samples, sources, rows)]
+    return Measured(profile, tuple(notes))
+
+
+def _uneven(samples: Mapping[str, Sample]) -> Iterator[str]:
+    """Steps whose median hides much of their work, as where windows close now and then."""
+    for name, sample in samples.items():
+        counted = sample.calls[int(len(sample.calls) * WARM_UP_SHARE) :]
+        rows = sum(tuples for tuples, _ in counted)
+        mean = sum(spent for _, spent in counted) / rows / 1000 if rows else 0.0
+        if mean > UNEVEN * costs_us(sample.calls)[0]:
+            yield f"{name}: calls differ; {mean:.4g} µs at the mean, which may be the better cost"
+
+
+def _cut_short(samples: Mapping[str, Sample], sources: Sequence[str], rows: int) -> Iterator[str]:
+    if len(sources) > 1 and any(samples[name].rows_in >= rows for name in sources):
+        yield "sources were cut short: their rates against each other are those of the sample"
 
 
 def _operator(flow: Flow, name: str, sample: Sample, read: int) -> OperatorProfile:

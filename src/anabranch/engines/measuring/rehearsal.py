@@ -238,8 +238,11 @@ class _Operating(_Step):
     def _work(self, inputs: list[Jumbo | None], frontier: Root) -> list[Delivery]:
         outputs, spent = self._watch.time(partial(self._kernel.run, inputs, frontier))
         rows = sum(len(jumbo) for jumbo in inputs if jumbo is not None)
+        calls = self.sample.calls
         if rows:
-            self.sample.calls.append((rows, spent))
+            calls.append((rows, spent))
+        elif calls:  # windows that close between two jumbo tuples are the work of the last one
+            calls[-1] = (calls[-1][0], calls[-1][1] + spent)
         made: list[Delivery] = []
         for port, jumbo in enumerate(outputs):
             self.sample.rows_out[port] += len(jumbo) if jumbo is not None else 0

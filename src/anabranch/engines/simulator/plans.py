@@ -59,7 +59,12 @@ def names_of(flow: Flow, profile: Profile) -> Names:
     sources = {}
     for name in flow.names(Role.SOURCE):
         followers = [step for step, _ in flow.graph.successors(name)]
-        sources[name] = name if name in profile.by_name else followers[0]
+        standing_in = name if name in profile.by_name else followers[0]
+        if standing_in not in profile.by_name:
+            raise PlanError(
+                name, "its cost in the profile, as a sink reads it", "none", "profile the flow"
+            )
+        sources[name] = standing_in
     sinks = {}
     for name in flow.names(Role.SINK):
         origin = steps[name].inputs[0]

@@ -38,11 +38,20 @@ def zipf_weights(buckets: int, keys: int, exponent: float, seed: int) -> Floats:
     return found
 
 
-def hot_key_weights(buckets: int, share: float, seed: int) -> Floats:
-    """Load of each bucket when one key has a share and the others are alike."""
-    weights = np.full(buckets, (1 - share) / buckets)
-    weights[np.random.default_rng(seed).integers(0, buckets)] += share
-    return weights
+def hot_key_weights(buckets: int, share: float, keys: int | None, seed: int) -> Floats:
+    """Load of each bucket when one key has a share and the others are alike.
+
+    Example:
+        >>> weights = hot_key_weights(64, share=0.25, keys=4, seed=0)
+        >>> sorted(float(w) for w in weights if w)
+        [0.25, 0.25, 0.25, 0.25]
+    """
+    draw = np.random.default_rng(seed)
+    others = (keys or KEYS) - 1
+    homes = draw.integers(0, buckets, others + 1)
+    each = np.full(others + 1, (1 - share) / others if others else 0.0)
+    each[0] = share if others else 1.0
+    return np.bincount(homes, weights=each, minlength=buckets).astype(np.float64)
 
 
 def fixed_shares(
@@ -94,5 +103,5 @@ def _weights(
         if operator.name in skew:
             return zipf_weights(buckets, operator.keys or KEYS, skew[operator.name], seed)
         if operator.state is State.PARTITIONED and operator.hottest_key_share is not None:
-            return hot_key_weights(buckets, operator.hottest_key_share, seed)
+            return hot_key_weights(buckets, operator.hottest_key_share, operator.keys, seed)
     return None

@@ -152,10 +152,11 @@ class _Stages:
         return seconds
 
     def _share(self, station: Station, replica: int) -> float:
-        """Part of a region's tuples that one of its replicas gets."""
+        """Part of a region's work that one of its replicas does.
+
+        All replicas of a shared region see every tuple, and each works for its own buckets.
+        """
         region = station.region
-        if region.kind is RegionKind.SHARED:
-            return 1.0
         if region.kind is RegionKind.PARTITIONED and station.replicas > 1:
             owners = self._plan.region(region.name).bucket_map
             return owners.count(replica) / len(owners)
