@@ -89,7 +89,11 @@ def started(monkeypatch):
 
 REFUSED = {
     ("word-cuont",): "expected an application among ['word-count'",
-    ("word-count", "--engine", "sprak"): "expected an engine among ['spark', 'local'], got 'sprak'",
+    (
+        "word-count",
+        "--engine",
+        "sprak",
+    ): "expected an engine among ['spark', 'local', 'simulator'], got 'sprak'",
     ("word-count", "--engine", "local", "--master", "local[2]"): "got master='local[2]'; leave",
     ("word-count", "--rows", "-1"): "--rows",
     ("word-count", "--seconds", "-1"): "--seconds",

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
-from anabranch.engines.engine import Engine, Options
+from anabranch.engines.engine import Options
 from anabranch.engines.handle import Result, Run
 from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.measuring.profiling import profile_flow
-from anabranch.errors import BuildError, UnknownNameError
+from anabranch.engines.registry import Simulated, engine_of
+from anabranch.errors import BuildError
 from anabranch.events import Event
 from anabranch.flow import Flow
 from anabranch.plan.for_flow import as_plan, problem_for
@@ -23,8 +24,6 @@ from anabranch.plan.machine import Machine, with_overheads
 from anabranch.plan.plan import Plan
 from anabranch.plan.planners.registry import planner as find_planner
 from anabranch.plan.profile import Profile
-
-ENGINES = ("spark", "local")
 
 
 def start(
@@ -37,13 +36,15 @@ def start(
     master: str | None = None,
     session: Any = None,
     conf: Mapping[str, str] | None = None,
+    simulated: Simulated | None = None,
     listener: Callable[[Event], None] | None = None,
 ) -> Run:
     """Start a flow and give a handle of the run.
 
     Args:
         flow: The application.
-        engine: What runs it.
+        engine: What runs it: `spark`, `local`, or `simulator`, where time is virtual and there are
+            no results.
         plan: How to begin; chosen by the engine when left out.
         checkpoint: Where progress and state are kept, so that a later start goes on from there;
             forgotten with the run when left out.
@@ -51,6 +52,7 @@ def start(
         master: Spark's master URL; embedded Spark when left out and nothing else is set.
         session: A SparkSession to use instead of starting one.
         conf: Settings of a session that is started.
+        simulated: For the simulator: on which machine, what operators cost, and what happens.
         listener: Called with every event, from the engine's thread.
     """
     # Validate: whatever can be said without running is said now.
@@ -62,7 +64,7 @@ def start(
 
     # Plan and start: an engine that is given no plan chooses one for the machine it finds.
     options = Options(checkpoint, rows, master, session, conf or {})
-    runner = engine_of(engine, flow, plan, options)
+    runner = engine_of(engine, flow, plan, options, simulated)
 
     # Observe: every batch is an event; whoever listens may wish for another plan.
     handle = Run(flow.name, runner, listener or (lambda event: None))
@@ -121,18 +123,3 @@ def rollback(flow: Flow, checkpoint: str | os.PathLike[str], version: int) -> No
     version is whole. Output of later versions goes when that run opens its sinks.
     """
     Checkpoint.open(checkpoint, flow).rollback(version)
-
-
-def engine_of(name: str, flow: Flow, plan: Plan | None, options: Options) -> Engine:
-    """The engine of a name; imported when it is asked for, so that others need not be there."""
-    if name == "spark":
-        from anabranch.engines.spark.engine import SparkEngine
-
-        return SparkEngine(flow, plan, options)
-    if name == "local":
-        from anabranch.engines.local.engine import LocalEngine
-
-        return LocalEngine(flow, plan, options)
-    raise UnknownNameError(
-        name, f"an engine among {list(ENGINES)}", repr(name), "choose one of those"
-    )

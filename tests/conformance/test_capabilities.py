@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.engines.registry import ENGINES
 from anabranch.errors import AnabranchError
-from anabranch.run import ENGINES
 from tests.conformance.capabilities import CANNOT, CAPABILITIES, NEED_SPARK, Place
 from tests.conformance.ways import ALL, SLOW, marked, options_of
 

@@ -12,10 +12,10 @@ import pytest
 import anabranch as ab
 from anabranch.apps import APPS
 from anabranch.engines.handle import Run
+from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow, Order
 from anabranch.graph import Output, Role
 from anabranch.plan.plan import Plan
-from anabranch.run import ENGINES
 from anabranch.testing.compare import difference
 from anabranch.testing.on_engine import small_batches
 from anabranch.testing.recording import Recording

@@ -12,13 +12,13 @@ import pytest
 
 import anabranch as ab
 from anabranch.engines.handle import Run
+from anabranch.engines.registry import ENGINES
 from anabranch.errors import AnabranchError
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.read_back import read_back
 from anabranch.plan.plan import Plan
-from anabranch.run import ENGINES
 from anabranch.testing.compare import difference
 from anabranch.testing.on_engine import nudging
 from anabranch.testing.result import RunResult

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.run import ENGINES
+from anabranch.engines.registry import ENGINES
 from anabranch.testing.compare import difference
 from tests.conformance.flows import EXAMPLE_ARGUMENTS, EXAMPLES, NAMES, RESULTS, subject
 from tests.conformance.ways import ALL, IMITATED, PLANS, SLOW, marked, plans_of, run_by

@@ -13,6 +13,7 @@ import typer
 from anabranch.apps import APPS
 from anabranch.cli.finding import AsJson, find_flow, read_plan, read_text
 from anabranch.engines.local.places import usable_cpus
+from anabranch.engines.registry import require_results
 from anabranch.errors import AnabranchError, PlanError, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.plan.answer import Answer
@@ -24,7 +25,6 @@ from anabranch.plan.planners.planner import Problem
 from anabranch.plan.planners.registry import PLANNERS, planner
 from anabranch.plan.profile import Profile
 from anabranch.plan.profile_file import read_profile
-from anabranch.run import ENGINES
 from anabranch.view.answers import Compared, as_table, as_tree
 
 DEFAULT_PLANNER = "exact"
@@ -175,10 +175,7 @@ def ask(
     engine: str,
 ) -> Asked:
     """The problem that arguments of the command line describe."""
-    if engine not in ENGINES:
-        raise UnknownNameError(
-            engine, f"an engine among {list(ENGINES)}", repr(engine), "choose one of those"
-        )
+    require_results(engine)
     machine = find_machine(machine_name)
     if is_profile(target):
         if profile_file is not None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
+from anabranch.engines.registry import require_results
 from anabranch.errors import DeterminismError, EngineError, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
@@ -127,6 +128,7 @@ def check(
     """
     recording = Recording.of(flow, rows)
     if engine is not None:
+        require_results(engine)
         return _check_on(engine, flow, recording, cases or CASES_ON.get(engine, CASES), seed)
     return _asked(flow, recording, _questions(flow, cases or CASES, seed), _smaller)
 

@@ -8,6 +8,7 @@ import anabranch as ab
 from anabranch.apps import word_count
 from anabranch.engines.engine import Options
 from anabranch.engines.handle import Run
+from anabranch.engines.registry import Simulated
 from anabranch.engines.simulator.engine import SimulatorEngine
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.engines.simulator.scenario import Load, Scenario, SwitchCost
@@ -241,3 +242,14 @@ def test_what_it_cannot_do_is_refused_by_name():
 def _with_region(plan, region):
     kept = tuple(region if r.region == region.region else r for r in plan.regions)
     return Plan(plan.flow, plan.fingerprint, kept, plan.sources)
+
+
+def test_a_user_starts_it_like_any_other_engine():
+    profile = chain([OperatorProfile("parse", 2.0), OperatorProfile("count", 1.0)], unit="ms")
+    flow, seen = flow_of(profile), []
+    simulated = Simulated(Machine.of_cores(2), profile)
+    run = ab.start(flow, engine="simulator", simulated=simulated, listener=seen.append)
+    assert not run.await_termination(5.0)
+    run.stop()
+    assert run.result().rate_per_s == pytest.approx(2 / 0.003, rel=0.02)
+    assert sum(isinstance(event, Observed) for event in seen) == 5
