@@ -10,6 +10,9 @@ from anabranch.plan.answer import Answer, RegionChoice, kind_of, routing_key
 from anabranch.plan.planners.planner import Problem
 from anabranch.plan.profile import Profile
 
+NOTHING = 1e-9
+"""A gap below this is rounding."""
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -29,10 +32,13 @@ def as_tree(title: str, problem: Problem, planner: str, answer: Answer) -> str:
         f"{answer.throughput:.6g}{per}, {answer.utilization:.2f} of {problem.machine.cores} cores"
         f" at work, {counted(answer.threads, 'thread')}",
     ]
-    if answer.bound is not None and answer.gap is not None:
-        lines.append(
-            f"no plan can promise more than {answer.bound:.6g}; this one is {answer.gap:.1%} below"
+    if answer.gap is not None:
+        more = (
+            ""
+            if answer.gap < NOTHING
+            else f" than {answer.bound:.6g}, which is {answer.gap:.1%} above this"
         )
+        lines.append(f"no plan can promise more{more}")
     for number, region in enumerate(answer.regions):
         last = number == len(answer.regions) - 1
         lines.append(("└─ " if last else "├─ ") + region_line(problem.profile, region))
