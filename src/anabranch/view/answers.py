@@ -33,12 +33,8 @@ def as_tree(title: str, problem: Problem, planner: str, answer: Answer) -> str:
         f" at work, {counted(answer.threads, 'thread')}",
     ]
     if answer.gap is not None:
-        more = (
-            ""
-            if answer.gap < NOTHING
-            else f" than {answer.bound:.6g}, which is {answer.gap:.1%} above this"
-        )
-        lines.append(f"no plan can promise more{more}")
+        below = f" than {answer.bound:.6g}; this is {answer.gap:.1%} below"
+        lines.append("no plan can promise more" + (below if answer.gap > NOTHING else ""))
     for number, region in enumerate(answer.regions):
         last = number == len(answer.regions) - 1
         lines.append(("└─ " if last else "├─ ") + region_line(problem.profile, region))
