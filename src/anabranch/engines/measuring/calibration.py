@@ -7,7 +7,9 @@ denominator is a misprint: it follows from 18).
 Deviation: the paper takes it that threads on cores of their own do not slow each other down. On a
 small machine they do, and that is the machine's doing, not the engine's. So a number of threads
 counts as the cores that it is worth (`effective`); where cores are independent and there are
-enough of them, the equations are the paper's.
+enough of them, the equations are the paper's. The threads of source and sink are not counted: with
+fewer than four cores, what these spend on handing tuples over is found in δ and c_p as well, which
+can make δ twice what it is.
 """
 
 from __future__ import annotations
