@@ -73,11 +73,15 @@ def test_a_listener_may_stop_the_run_as_soon_as_it_has_started():
 
 
 def test_an_operator_may_stop_the_run():
+    started = threading.Event()
+
     def step(batch: Any) -> None:
         if batch["x"][-1].as_py() > 100:
+            assert started.wait(10)
             run.engine.stop()
 
     run = Doomed(step).start()
+    started.set()
     assert run.engine.wait(20)
     assert run.ends == [False]
     assert is_prefix(run.rows)
