@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
+from anabranch.apps import word_count
 from anabranch.engines.measuring.profiling import costs_us, measure_flow, profile_flow
 from anabranch.engines.measuring.rehearsal import Stopwatch, rehearse
 from anabranch.errors import BuildError
@@ -213,3 +214,10 @@ def test_generated_sources_have_any_number_of_readers_and_parts_bound_files(tmp_
     flow = Flow("rolls")
     flow.source("rolls", rolls).sink("out", collect())
     assert profile_flow(flow).by_name["rolls"].max_replicas is None
+
+
+def test_tuples_in_and_out_stand_for_memory_traffic():
+    profile = profile_flow(word_count.build(text="to be or not to be"))
+    split, combine = (profile.by_name[name] for name in ("split", "count.combine"))
+    assert split.memory_bytes == pytest.approx(split.tuple_bytes + 6 * combine.tuple_bytes)
+    assert profile.by_name["out"].memory_bytes == profile.by_name["out"].tuple_bytes

@@ -8,7 +8,7 @@ reads), at the median over calls; what was warming up does not count.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -78,7 +78,9 @@ def measure_flow(
     if not read:
         raise BuildError(flow.name, "sources with rows", "none", "give it data to be profiled on")
     operators = tuple(_operator(flow, name, sample, read) for name, sample in samples.items())
-    profile = Profile(operators, _streams(flow, samples), unit="us", ghz=clock_ghz(), app=flow.name)
+    streams = _streams(flow, samples)
+    moved = _with_traffic(operators, streams)
+    profile = Profile(moved, streams, unit="us", ghz=clock_ghz(), app=flow.name)
     notes = [*_notes(samples.values()), *_uneven(samples), *_cut_short(samples, sources, rows)]
     return Measured(profile, tuple(notes))
 
@@ -185,8 +187,21 @@ def _streams(flow: Flow, samples: dict[str, Sample]) -> tuple[StreamProfile, ...
     return tuple(StreamProfile(*ends, share) for ends, share in shares.items())
 
 
+def _with_traffic(
+    operators: Sequence[OperatorProfile], streams: Sequence[StreamProfile]
+) -> tuple[OperatorProfile, ...]:
+    """Operators that move at least what they read and what they write, once."""
+    sizes = {operator.name: operator.tuple_bytes for operator in operators}
+    written: dict[str, float] = dict.fromkeys(sizes, 0.0)
+    for stream in streams:
+        # A stream that several consumers read is written once; the widest of them tells its size.
+        out = stream.selectivity * sizes[stream.consumer]
+        written[stream.producer] = max(written[stream.producer], out)
+    return tuple(replace(o, memory_bytes=o.tuple_bytes + written[o.name]) for o in operators)
+
+
 def _notes(samples: Iterable[Sample]) -> Iterator[str]:
-    yield "memory traffic is not read: this needs counters of the processor; 0 stands for unknown"
+    yield "memory traffic is not read (no counters): tuples in and out stand for it"
     for sample in samples:
         if sample.note is not None:
             yield f"{sample.step}: {sample.note}"
