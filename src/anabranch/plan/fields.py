@@ -98,6 +98,13 @@ class Fields:
             raise self.refuse(field, f"one of {choices}", "choose one of those")
         return value
 
+    def flag(self, field: str, default: bool = False) -> bool:
+        """True or false."""
+        value = self._get(field, default)
+        if not isinstance(value, bool):
+            raise self.refuse(field, "true or false", "write it without quotes")
+        return value
+
     def items(self, field: str, default: Any = _MISSING) -> list[Any]:
         """A list."""
         value = self._get(field, default)

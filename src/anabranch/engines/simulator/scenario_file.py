@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 from anabranch.engines.simulator.scenario import (
     SWITCHES,
@@ -63,12 +62,7 @@ def _load(fields: Fields) -> Load:
             where = f"{fields.place('points')}[{number}]"
             raise PlanError(where, "[second, tuples a second]", json.dumps(point), "write it so")
         points.append((point[0], point[1]))
-    return Load(tuple(points), fields.text("source", None), _flag(fields, "linear"))
-
-
-def _flag(fields: Fields, field: str) -> bool:
-    value: Any = fields.one_of(field, [True, False], False)  # type: ignore[list-item]
-    return bool(value)
+    return Load(tuple(points), fields.text("source", None), fields.flag("linear"))
 
 
 def _drift(fields: Fields) -> Drift:

@@ -74,11 +74,15 @@ def estimate(profile: Profile, regions: Sequence[RegionChoice], cores: float) ->
         >>> found.throughput, found.utilization
         (0.5, 1.5)
     """
-    times = tuple(region_times(profile, region) for region in regions)
+    return together([region_times(profile, region) for region in regions], cores)
+
+
+def together(times: Sequence[RegionTimes], cores: float) -> Estimate:
+    """Equations 12 to 14: the slowest region and the work of all bound the rate."""
     turn = max(each.turn for each in times)
     work = sum(each.work for each in times)
     throughput = min(1 / turn, cores / work)
-    return Estimate(1 / turn, throughput, throughput * work, times)
+    return Estimate(1 / turn, throughput, throughput * work, tuple(times))
 
 
 def region_times(profile: Profile, region: RegionChoice) -> RegionTimes:

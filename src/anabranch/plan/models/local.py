@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from math import log2
 
 from anabranch.plan.answer import RegionChoice, kind_of
-from anabranch.plan.models.fission import Estimate, RegionTimes, pipeline_times, speedup
+from anabranch.plan.models.fission import Estimate, RegionTimes, pipeline_times, speedup, together
 from anabranch.plan.profile import NANOSECONDS, Overheads, Profile, State
 
 
@@ -54,11 +54,7 @@ def estimate(
         2.5
     """
     bare = replace(profile, overheads=Overheads())
-    times = tuple(_region_times(bare, region, costs) for region in regions)
-    turn = max(each.turn for each in times)
-    work = sum(each.work for each in times)
-    throughput = min(1 / turn, cores / work)
-    return Estimate(1 / turn, throughput, throughput * work, times)
+    return together([_region_times(bare, region, costs) for region in regions], cores)
 
 
 def _region_times(profile: Profile, region: RegionChoice, costs: LocalCosts) -> RegionTimes:

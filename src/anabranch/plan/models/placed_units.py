@@ -117,11 +117,12 @@ def workload_of(
         >>> fused.units[0].execute_ns
         150.0
     """
+    profile = profile.at_clock(machine.ghz)
     place = {operator.name: number for number, operator in enumerate(profile.operators)}
     given = runs if runs is not None else [(o.name,) for o in profile.operators]
     ordered = sorted(given, key=lambda run: place[run[0]])
     reached = [_reached(profile, run) for run in ordered]
-    scale = NANOSECONDS[profile.unit or "ns"] * _clock_ratio(profile, machine)
+    scale = NANOSECONDS[profile.unit or "ns"]
     least_ns = LEAST_SHARE * scale * profile.work
     units = tuple(
         _unit(profile, run, reach, scale, least_ns)
@@ -164,11 +165,6 @@ def _unit(
         most=most,
         rate=members[0].rate,
     )
-
-
-def _clock_ratio(profile: Profile, machine: Machine) -> float:
-    """How much longer everything takes here than where it was measured."""
-    return profile.ghz / machine.ghz if profile.ghz and machine.ghz else 1.0
 
 
 def cache_lines(tuple_bytes: float, line_bytes: int, whole: bool = True) -> float:

@@ -54,9 +54,9 @@ def solve(problem: Problem, freedom: Freedom) -> Answer:
     found: dict[Cut, list[Option]] = {}
     starts: set[int] = set()
     place = 0
+    spare = problem.most_threads - problem.least_threads + 1
     for run in problem.runs:
         starts.add(place)
-        spare = problem.most_threads - problem.least_threads + 1
         for start in sorted({start for start, _ in problem.cuts(run)}):
             ways = cuttings(profile, run[start:], freedom.pipelines)
             for end in (end for first, end in problem.cuts(run) if first == start):

@@ -13,8 +13,7 @@ import numpy as np
 
 from anabranch.plan.answer import Answer
 from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.rlas import rlas
-from anabranch.plan.planners.search.placing import Placing
+from anabranch.plan.planners.search.given_replicas import with_replicas
 
 
 def os_placement(
@@ -29,8 +28,7 @@ def os_placement(
         replicas: Of each unit, producers first; None for those of `rlas`.
         input_rate: Tuples from outside; None for as many as the sources can read.
     """
-    placing = Placing.of(problem, input_rate)
-    given = replicas or placing.replicas(rlas(problem, input_rate=input_rate))
+    placing, given = with_replicas(problem, replicas, input_rate)
     sockets = problem.machine.sockets
     spread = np.repeat(np.array(given, dtype=np.float64)[:, None] / sockets, sockets, axis=1)
     return placing.answer(spread, placed=False)

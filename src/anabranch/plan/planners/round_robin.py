@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from anabranch.plan.answer import Answer
 from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.rlas import rlas
-from anabranch.plan.planners.search.placing import Placing
+from anabranch.plan.planners.search.given_replicas import with_replicas
 from anabranch.plan.planners.search.relaxed_placement import place_by
 
 
@@ -23,8 +22,7 @@ def round_robin(
         replicas: Of each unit, producers first; None for those of `rlas`.
         input_rate: Tuples from outside; None for as many as the sources can read.
     """
-    placing = Placing.of(problem, input_rate)
-    given = replicas or placing.replicas(rlas(problem, input_rate=input_rate))
+    placing, given = with_replicas(problem, replicas, input_rate)
     model = placing.model()
     sockets = model.sockets
     return placing.answer(
