@@ -202,4 +202,26 @@ class RunEnded:
     ended: bool
 
 
-Event = RunStarted | Observed | Reconfiguration | RunEnded
+@dataclass(frozen=True)
+class Decision:
+    """What a policy did, or could not do, in plain words; all of a run's are its journal.
+
+    Attributes:
+        at_s: Seconds since the start of the run.
+        policy: Who decided.
+        outcome: `tried`, `applied` (not to be judged), `kept`, `reverted`, `refused` (by a guard),
+            `failed` (the plan stays as it was) or `noted`.
+        why: What was seen, what was expected, what came of it.
+    """
+
+    at_s: float
+    policy: str
+    outcome: str
+    why: str
+
+    def __str__(self) -> str:
+        """One line of the journal."""
+        return f"{self.at_s:7.1f} s  {self.policy}: {self.why}, {self.outcome}"
+
+
+Event = RunStarted | Observed | Reconfiguration | Decision | RunEnded

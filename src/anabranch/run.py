@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from anabranch.adapt.policy import Policy
+from anabranch.adapt.tuning import Tuner, chosen
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.engine import Options
 from anabranch.engines.handle import Result, Run
@@ -37,6 +39,7 @@ def start(
     session: Any = None,
     conf: Mapping[str, str] | None = None,
     simulated: Simulated | None = None,
+    policy: str | Policy[Any] | None = None,
     listener: Callable[[Event], None] | None = None,
 ) -> Run:
     """Start a flow and give a handle of the run.
@@ -53,6 +56,8 @@ def start(
         session: A SparkSession to use instead of starting one.
         conf: Settings of a session that is started.
         simulated: For the simulator: on which machine, what operators cost, and what happens.
+        policy: Who changes the plan while the flow runs, by name or as a value; `none` for nobody.
+            When left out, `auto`, or nobody where a plan is given.
         listener: Called with every event, from the engine's thread.
     """
     # Validate: whatever can be said without running is said now.
@@ -66,8 +71,11 @@ def start(
     options = Options(checkpoint, rows, master, session, conf or {})
     runner = engine_of(engine, flow, plan, options, simulated)
 
-    # Observe: every batch is an event; whoever listens may wish for another plan.
+    # Observe, decide, apply: every batch is an event; a policy that hears it may wish for a plan.
     handle = Run(flow.name, runner, listener or (lambda event: None))
+    decider = chosen(policy, planned=plan is not None)
+    if decider is not None:
+        handle.tuner = Tuner(flow, runner, decider, handle.hear).hear
     runner.start(handle.hear)
     return handle
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from anabranch.events import Event, Reconfiguration
+from anabranch.plan.models.model import Model
 from anabranch.plan.plan import Plan
 
 
@@ -53,6 +54,13 @@ class Engine(Protocol):
     @property
     def seconds(self) -> float:
         """How long it has worked, up to its end."""
+
+    @property
+    def cores(self) -> int:
+        """Cores, or slots for tasks, that it has; known once it has started."""
+
+    def model(self) -> Model | None:
+        """What plans of its flow promise; None where nobody knows. Asked once it has started."""
 
     def start(self, tell: Callable[[Event], None]) -> None:
         """Begin, or go on from the checkpoint; `tell` hears every event."""

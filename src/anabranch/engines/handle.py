@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anabranch.engines.engine import Engine
-from anabranch.events import Event, Observation, Observed, Reconfiguration, RunEnded
+from anabranch.events import Decision, Event, Observation, Observed, Reconfiguration, RunEnded
 from anabranch.plan.plan import Plan
 
 RECENT = 100
+JOURNAL = 10_000
+"""Decisions that a run remembers."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Result:
         reconfigurations: The plan changes on the way.
         plan: The plan at the end.
         ended: Whether all sources had come to their end.
+        decisions: What the policy did, and why: the journal.
     """
 
     flow: str
@@ -41,6 +44,7 @@ class Result:
     reconfigurations: tuple[Reconfiguration, ...]
     plan: Plan
     ended: bool
+    decisions: tuple[Decision, ...] = ()
 
     @property
     def rate_per_s(self) -> float:
@@ -56,7 +60,9 @@ class Run:
         self.name = name
         self.engine, self._tell = engine, tell
         self._recent: deque[Observation] = deque(maxlen=RECENT)
+        self._journal: deque[Decision] = deque(maxlen=JOURNAL)
         self._end: RunEnded | None = None
+        self.tuner: Callable[[Event], None] = lambda event: None
 
     def hear(self, event: Event) -> None:
         """Take an event of the engine, and pass it on."""
@@ -64,7 +70,10 @@ class Run:
             self._recent.append(event.observation)
         elif isinstance(event, RunEnded):
             self._end = event
+        elif isinstance(event, Decision):
+            self._journal.append(event)
         self._tell(event)
+        self.tuner(event)
 
     @property
     def is_active(self) -> bool:
@@ -90,6 +99,11 @@ class Run:
     def reconfigurations(self) -> list[Reconfiguration]:
         """The plan changes so far."""
         return self.engine.reconfigurations()
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """What the policy did so far, and why, oldest first."""
+        return list(self._journal)
 
     def apply(self, plan: Plan) -> None:
         """Wish for another plan; it is in force at the next exact position."""
@@ -136,4 +150,5 @@ class Run:
             tuple(engine.reconfigurations()),
             engine.plan,
             bool(ended and ended.ended),
+            tuple(self._journal),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from anabranch.engines.handle import Result
@@ -10,10 +11,11 @@ from anabranch.view.progress import change_line, latency_line
 
 
 def in_words(result: Result) -> str:
-    """Rate, plan tree and plan changes."""
+    """Rate, plan tree, plan changes and the journal of the policy."""
     read = f"{result.rows_in:,} rows in, {result.rows_out:,} out, in {result.seconds:.1f} s"
     end = "all sources have ended" if result.ended else "stopped before the end of its sources"
     changes = [f"  {change_line(change)}" for change in result.reconfigurations]
+    journal = result.decisions
     return "\n".join(
         [
             f"{result.flow} on {result.engine}: {result.rate_per_s:,.0f} rows a second",
@@ -21,6 +23,7 @@ def in_words(result: Result) -> str:
             f"  latency {latency_line(result.latency_p50_ms, result.latency_p99_ms)}",
             repr(result.plan),
             *([f"plan changes: {len(changes)}", *changes] if changes else ["no plan changes"]),
+            *(["journal:", *(f"  {each}" for each in journal)] if journal else []),
         ]
     )
 
@@ -49,5 +52,6 @@ def as_object(app: str, result: Result) -> dict[str, Any]:
             }
             for change in result.reconfigurations
         ],
+        "decisions": [asdict(decision) for decision in result.decisions],
         "plan": json.loads(result.plan.to_json()),
     }

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from anabranch.events import (
     BatchTimes,
+    Decision,
     Event,
     Observation,
     Observed,
@@ -50,6 +51,7 @@ class Progress:
         self._ended: RunEnded | None = None
         self._plan: Plan | None = None
         self._change: Reconfiguration | None = None
+        self._decision: Decision | None = None
         self._recent: deque[Observation] = deque(maxlen=RECENT)
         self._rows_in = self._rows_out = 0
 
@@ -64,6 +66,8 @@ class Progress:
                 self._rows_out += event.observation.rows_out
             elif isinstance(event, Reconfiguration):
                 self._change, self._plan = event, Plan.from_json(event.after)
+            elif isinstance(event, Decision):
+                self._decision = event
             else:
                 self._ended = event
 
@@ -81,6 +85,8 @@ class Progress:
                 lines.append(f"plan     {plan_line(self._plan)}")
             if self._change is not None:
                 lines.append(f"change   {change_line(self._change)}")
+            if self._decision is not None:
+                lines.append(f"policy   {str(self._decision).strip()}")
             return "\n".join(lines)
 
     def __rich__(self) -> Text:

@@ -29,6 +29,9 @@ from anabranch.engines.memory import keep_freed_memory
 from anabranch.errors import EngineError
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
+from anabranch.plan.flow_model import FlowModel
+from anabranch.plan.machine import Machine
+from anabranch.plan.models.model import Model
 from anabranch.plan.plan import Plan
 from anabranch.plan.starting import side_by_side
 
@@ -85,6 +88,15 @@ class LocalEngine:
     def seconds(self) -> float:
         """How long it has worked, up to its end."""
         return (self._ended_s or time.monotonic()) - self._started_s
+
+    @property
+    def cores(self) -> int:
+        """Processors that this process may use."""
+        return len(usable_cpus())
+
+    def model(self) -> Model | None:
+        """What plans promise on threads."""
+        return FlowModel(self._flow, Machine.of_cores(self.cores))
 
     def reconfigurations(self) -> list[Reconfiguration]:
         """The plan changes so far."""

@@ -17,7 +17,9 @@ from anabranch.engines.simulator.simulation import Simulation
 from anabranch.errors import EngineError
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
+from anabranch.plan.flow_model import FlowModel
 from anabranch.plan.machine import Machine
+from anabranch.plan.models.model import Model
 from anabranch.plan.plan import Plan
 from anabranch.plan.profile import Profile
 from anabranch.plan.starting import side_by_side
@@ -108,6 +110,15 @@ class SimulatorEngine:
     def seconds(self) -> float:
         """Virtual seconds since the start."""
         return self.simulation.now_s
+
+    @property
+    def cores(self) -> int:
+        """Cores of the machine."""
+        return self._machine.cores
+
+    def model(self) -> Model | None:
+        """What plans promise on threads, as the profile says that these cost."""
+        return FlowModel(self._flow, self._machine, self._profile.overheads)
 
     def reconfigurations(self) -> list[Reconfiguration]:
         """The plan changes so far."""

@@ -33,6 +33,7 @@ from anabranch.engines.spark.sinks import SparkSinks
 from anabranch.errors import AnabranchError, EngineError, StateError
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
+from anabranch.plan.models.model import Model
 from anabranch.plan.plan import Plan
 from anabranch.plan.starting import side_by_side
 
@@ -86,6 +87,15 @@ class SparkEngine:
     def query(self) -> StreamingQuery | None:
         """Spark's own handle, for its progress and its user interface."""
         return self._query
+
+    @property
+    def cores(self) -> int:
+        """Tasks that Spark runs at once."""
+        return int(self._spark.sparkContext.defaultParallelism)
+
+    def model(self) -> Model | None:
+        """Not known yet."""
+        return None
 
     def reconfigurations(self) -> list[Reconfiguration]:
         """The plan changes so far."""

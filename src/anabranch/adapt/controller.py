@@ -1,0 +1,203 @@
+"""The controller: observe → decide → guard → apply → judge, once for each period of a run.
+
+It hears the events of an engine and wishes for plans. Whatever goes wrong here must not disturb the
+stream: a policy that raises, a plan that cannot be applied, a period without measurements leave the
+plan as it is and a line in the journal.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from anabranch.adapt.guards import Blacklist, Load, refusal, remembered
+from anabranch.adapt.policy import Outcome, Policy, Proposal, Trial
+from anabranch.adapt.seen import Limits, Seen
+from anabranch.adapt.topology import Topology
+from anabranch.events import Decision, Event, Observation, Observed, Reconfiguration
+from anabranch.plan.models.model import Model
+from anabranch.plan.plan import Plan
+
+PATIENCE_PERIODS = 30
+"""A plan that is not in force after so many periods is given up."""
+
+
+class Runner(Protocol):
+    """What a controller needs of an engine."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force."""
+
+    def apply(self, plan: Plan) -> None:
+        """Wish for another plan."""
+
+
+class Controller:
+    """Tunes one run.
+
+    Args:
+        topology: The regions of the flow.
+        policy: Who decides.
+        runner: Whom to tell.
+        limits: How far the policy may go.
+        model: What plans promise there; asked for when it is first needed.
+        tell: Hears every decision.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        policy: Policy[Any],
+        runner: Runner,
+        limits: Limits,
+        model: Model | None = None,
+        tell: Callable[[Decision], None] = lambda decision: None,
+    ) -> None:
+        self._topology, self._policy, self._runner = topology, policy, runner
+        self._limits, self._model, self._tell = limits, model, tell
+        self._memory = policy.begin()
+        self._window: deque[Observation] = deque(maxlen=policy.pace.most)
+        self._settling, self._fresh = policy.pace.settle, 0
+        self._trial: Trial | None = None
+        self._wish: Plan | None = None
+        self._waited = 0
+        self._blacklist: Blacklist = {}
+        self._at_s = 0.0
+        self._said = ""
+
+    @property
+    def trying(self) -> bool:
+        """Whether a change is under way or being judged."""
+        return self._wish is not None or self._trial is not None
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the run."""
+        if isinstance(event, Observed):
+            self._turn(event.observation)
+        elif isinstance(event, Reconfiguration):
+            self._begin_window(Plan.from_json(event.after))
+
+    def _turn(self, observation: Observation) -> None:
+        """Observe → decide → guard → apply; or, while a change is on trial, observe → judge."""
+        try:
+            seen = self._observe(observation)
+            if seen is None:
+                return
+            if self._trial is not None:
+                self._judge(seen, self._trial)
+                return
+            proposal = self._decide(seen)
+            if proposal is not None and self._guard(seen, proposal):
+                self._apply(seen, proposal)
+        except Exception as error:  # the stream must go on, whatever a policy does
+            self._trial = None
+            self._note("failed", f"{type(error).__name__}: {error}; the plan stays as it is")
+
+    # Observe
+
+    def _observe(self, observation: Observation) -> Seen | None:
+        """What to look at; None while there is too little to see."""
+        self._at_s = observation.at_s
+        plan = self._runner.plan
+        if not self._in_force(plan):
+            return None
+        lacking = missing(observation, plan)
+        if lacking:
+            self._note("noted", f"no measurements of {lacking}; nothing is decided on this period")
+            return None
+        if self._settling:
+            self._settling -= 1
+            return None
+        self._window.append(observation)
+        self._fresh += 1
+        if self._fresh < self._policy.pace.periods:
+            return None
+        self._fresh = 0
+        return Seen(self._topology, plan, tuple(self._window), self._limits, self._model)
+
+    def _in_force(self, plan: Plan) -> bool:
+        """Whether the plan that was wished for has come; one that does not come is given up."""
+        if self._wish is None:
+            return True
+        if plan == self._wish:
+            self._wish = None
+            return True
+        self._waited += 1
+        if self._waited > PATIENCE_PERIODS:
+            self._note("failed", f"no plan change within {PATIENCE_PERIODS} periods; given up")
+            self._wish = self._trial = None
+            self._runner.apply(plan)  # the newest wish supersedes the one that does not come
+        return False
+
+    def _begin_window(self, after: Plan) -> None:
+        """Another plan is in force: what was seen before does not count for it."""
+        if self._wish is None or after != self._wish:
+            if self._trial is not None or self._wish is None:
+                self._note("noted", "the plan was changed by somebody else; looking again")
+            self._trial = self._wish = None
+        self._window.clear()
+        self._settling, self._fresh = self._policy.pace.settle, 0
+
+    # Decide, guard, apply
+
+    def _decide(self, seen: Seen) -> Proposal | None:
+        self._blacklist = remembered(self._blacklist, Load.of(seen))
+        self._memory, proposal = self._policy.decide(self._memory, seen)
+        return proposal
+
+    def _guard(self, seen: Seen, proposal: Proposal) -> bool:
+        if proposal.plan == seen.plan:
+            self._note("noted", proposal.why)
+            return False
+        reason = refusal(proposal.plan, seen, self._blacklist)
+        if reason is not None:
+            self._note("refused", f"{proposal.why}: {reason}")
+        return reason is None
+
+    def _apply(self, seen: Seen, proposal: Proposal) -> None:
+        try:
+            self._runner.apply(proposal.plan)
+        except Exception as error:
+            self._blacklist = {**self._blacklist, proposal.plan: Load.of(seen)}
+            self._note("failed", f"{proposal.why}: {error}; the plan stays as it is")
+            return
+        self._wish, self._waited = proposal.plan, 0
+        self._trial = Trial(seen, proposal) if proposal.trial else None
+        self._note("tried" if proposal.trial else "applied", proposal.why)
+
+    # Judge
+
+    def _judge(self, seen: Seen, trial: Trial) -> None:
+        self._memory, verdict = self._policy.judge(self._memory, seen, trial)
+        if verdict.outcome is Outcome.OPEN:
+            return
+        self._trial = None
+        self._note(verdict.outcome.value, f"{trial.proposal.why}, tried, {verdict.why}")
+        if verdict.outcome is Outcome.KEPT:
+            return
+        self._blacklist = {**self._blacklist, trial.proposal.plan: Load.of(trial.before)}
+        if verdict.then is not None and self._guard(trial.before, verdict.then):
+            self._apply(trial.before, verdict.then)
+        else:
+            self._wish, self._waited = trial.before.plan, 0
+            self._runner.apply(trial.before.plan)
+
+    def _note(self, outcome: str, why: str) -> None:
+        """A line in the journal; the same line twice in a row says no more than once."""
+        if (said := f"{outcome} {why}") != self._said:
+            self._said = said
+            self._tell(Decision(self._at_s, self._policy.name, outcome, why))
+
+
+def missing(seen: Observation, plan: Plan) -> str:
+    """Regions and sources of a plan that a period does not tell of; nothing if all are there."""
+    pipelines = {(p.region, p.steps) for p in seen.pipelines}
+    planned = {r.region: r.pipelines for r in plan.regions}
+    lacking = [n for n, runs in planned.items() if any((n, run) not in pipelines for run in runs)]
+    told = {region.region for region in seen.regions}
+    lacking += [name for name in planned if name not in told and name not in lacking]
+    read = {source.source for source in seen.sources}
+    lacking += [source.source for source in plan.sources if source.source not in read]
+    return ", ".join(lacking)

@@ -1,0 +1,93 @@
+"""A profile from what was seen: true costs of steps, measured while they worked.
+
+Time that a step waits does not count, so its cost does not depend on the load (DS2 calls the
+inverse its true rate). Tuples of the sources are counted together: the profile takes one in,
+whoever read it.
+"""
+
+from __future__ import annotations
+
+from anabranch.adapt.seen import Seen
+from anabranch.graph import Role, StateKind
+from anabranch.plan.profile import OperatorProfile, Profile, State, StreamProfile
+from anabranch.plan.regions import RegionKind
+
+UNIT = "us"
+
+
+def measured_profile(seen: Seen) -> Profile | None:
+    """What steps cost and pass on; None while too little has come through to tell."""
+    read = {s.name: _rows_of_source(seen, s.name) for s in seen.topology.sources}
+    total = sum(read.values())
+    if not total:
+        return None
+    operators, streams = [], []
+    for region in seen.topology.regions:
+        for name in region.steps:
+            if region.kind is RegionKind.SOURCE:
+                share = read[name] / total
+                cost = _source_cost_us(seen, name, read[name])
+                state = State.STATELESS if region.replicable else State.STATEFUL
+                operators.append(OperatorProfile(name, cost, 1.0, state, rate=share))
+                continue
+            operators.append(_operator(seen, name))
+    by_name = {o.name: o for o in operators}
+    for producer, consumer in seen.topology.streams:
+        streams.append(
+            StreamProfile(producer, consumer, _selectivity(seen, producer, consumer, by_name))
+        )
+    if not any(o.cost > 0 for o in operators):
+        return None
+    return Profile(tuple(operators), tuple(streams), unit=UNIT, app=seen.plan.flow)
+
+
+def _rows_of_source(seen: Seen, source: str) -> int:
+    return sum(s.rows for each in seen.window for s in each.sources if s.source == source)
+
+
+def _source_cost_us(seen: Seen, source: str, rows: int) -> float:
+    """Reading is seen as a whole: what all sources took, by rows."""
+    if not rows:
+        return 0.0
+    steps = seen.steps.get(source)
+    if steps is not None and steps.rows_in:
+        return steps.busy_s * 1e6 / steps.rows_in
+    total = sum(s.rows for each in seen.window for s in each.sources)
+    return sum(each.times.scan_s for each in seen.window) * 1e6 / total
+
+
+def _operator(seen: Seen, name: str) -> OperatorProfile:
+    step = seen.topology.flow.graph.steps[name]
+    metrics = seen.steps.get(name)
+    sink = step.role is Role.SINK
+    state = State.STATEFUL if sink else _STATES[step.body.state]
+    key = () if sink or state is not State.PARTITIONED else tuple(step.body.key)
+    cost = (metrics.cost_us or 0.0) if metrics else 0.0
+    passed = 0.0 if sink or metrics is None else (metrics.selectivity or 0.0)
+    keys = metrics.keys if metrics else None
+    return OperatorProfile(name, cost, passed, state, key, keys=keys or None)
+
+
+def _selectivity(
+    seen: Seen, producer: str, consumer: str, known: dict[str, OperatorProfile]
+) -> float:
+    """Tuples on a stream per tuple into its producer.
+
+    Steps count what leaves them over all ports. A consumer of one stream alone tells what came to
+    it; where several streams meet, each producer's own count has to do.
+    """
+    made = seen.steps.get(producer)
+    taken = seen.steps.get(consumer)
+    single = [p for p, c in seen.topology.streams if c == consumer] == [producer]
+    rows = _rows_of_source(seen, producer) if made is None else made.rows_in
+    if single and taken is not None and rows:
+        return taken.rows_in / rows
+    return known[producer].selectivity
+
+
+_STATES = {
+    StateKind.STATELESS: State.STATELESS,
+    StateKind.PARTITIONED: State.PARTITIONED,
+    StateKind.STATEFUL: State.STATEFUL,
+    StateKind.SHARED: State.SHARED,
+}

@@ -1,0 +1,37 @@
+"""Policies by name; each is imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from anabranch.adapt.policy import Policy
+from anabranch.errors import UnknownNameError
+
+NONE = "none"
+DEFAULT = "auto"
+POLICIES = (
+    "auto",
+    "organic",
+    "stepwise",
+    "threshold",
+    "stela",
+    "ds2",
+    "stretch",
+    "balance",
+)
+"""Each is a module of this package with a class of its name, like `auto.Auto`."""
+
+
+def policy(name: str) -> Policy[Any]:
+    """The policy of a name, with its usual parameters."""
+    if name not in POLICIES:
+        raise UnknownNameError(
+            name,
+            f"a policy among {[*POLICIES, NONE]}",
+            repr(name),
+            "choose one of those",
+        )
+    module = import_module(f"anabranch.adapt.{name}")
+    made: Policy[Any] = getattr(module, name.capitalize())()
+    return made

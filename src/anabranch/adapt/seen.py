@@ -1,0 +1,183 @@
+"""What a policy sees: the plan in force, and the periods that were observed under it.
+
+Values of several periods are put together here, in one way for all policies: shares and rates are
+averaged exponentially over about thirty periods (Joker §4.1), costs and selectivities are those of
+all tuples of the window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from anabranch.adapt.topology import Topology
+from anabranch.events import Observation, PipelineMetrics, RegionMetrics, StepMetrics
+from anabranch.plan.models.model import Model
+from anabranch.plan.plan import Plan
+
+WINDOW_PERIODS = 30
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far policies may go.
+
+    Attributes:
+        cores: Cores, or slots for tasks, that there are.
+        replicas: The most replicas of a region.
+        threads: The most threads of all regions together, of which sources and sinks are some.
+    """
+
+    cores: int
+    replicas: int
+    threads: int
+
+    @staticmethod
+    def for_cores(cores: int, topology: Topology) -> Limits:
+        """Twice the cores, and a thread for each region."""
+        return Limits(cores, max(2, 2 * cores), 2 * cores + len(topology.regions))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen under one plan.
+
+    Attributes:
+        topology: The regions of the flow.
+        plan: The plan in force.
+        window: What was observed since it settled, oldest first; at least one period.
+        limits: How far a policy may go.
+        model: What plans promise on this engine; None where nobody knows.
+    """
+
+    topology: Topology
+    plan: Plan
+    window: tuple[Observation, ...]
+    limits: Limits
+    model: Model | None = None
+
+    @property
+    def now(self) -> Observation:
+        """The newest period."""
+        return self.window[-1]
+
+    @property
+    def seconds(self) -> float:
+        """How long the window is."""
+        return sum(each.times.total_s + each.times.commit_s for each in self.window)
+
+    # Pipelines and regions
+
+    def busy(self, region: str) -> tuple[float, ...]:
+        """Busy share of each pipeline of a region."""
+        return tuple(
+            average(each.busy_share for each in self._pipelines(region, steps))
+            for steps in self.plan.region(region).pipelines
+        )
+
+    def overhead(self, region: str) -> tuple[float, ...]:
+        """Part of the time that each pipeline of a region worked in none of its steps."""
+        return tuple(
+            average(each.overhead_share for each in self._pipelines(region, steps))
+            for steps in self.plan.region(region).pipelines
+        )
+
+    def region_rate(self, region: str) -> float:
+        """Tuples that a region takes in per second."""
+        return average(each.rows_per_s for each in self._regions(region))
+
+    def queue_rows(self, region: str) -> float:
+        """Tuples that wait in front of a region."""
+        return average(each.queue_rows for each in self._regions(region))
+
+    def _pipelines(self, region: str, steps: tuple[str, ...]) -> Iterable[PipelineMetrics]:
+        for seen in self.window:
+            yield from (p for p in seen.pipelines if p.region == region and p.steps == steps)
+
+    def _regions(self, region: str) -> Iterable[RegionMetrics]:
+        for seen in self.window:
+            yield from (r for r in seen.regions if r.region == region)
+
+    # Steps
+
+    @cached_property
+    def steps(self) -> dict[str, StepMetrics]:
+        """Each step over the whole window; keys and losses are the newest."""
+        found: dict[str, StepMetrics] = {}
+        for seen in self.window:
+            for new in seen.steps:
+                old = found.get(new.step)
+                found[new.step] = new if old is None else _together(old, new)
+        return found
+
+    # Sources
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Tuples that all sources read per second, period by period."""
+        return tuple(each.rows_in / max(_length_s(each), 1e-9) for each in self.window)
+
+    @property
+    def rate_per_s(self) -> float:
+        """Tuples that all sources read per second, over the whole window."""
+        return sum(each.rows_in for each in self.window) / max(self.seconds, 1e-9)
+
+    def source_rate(self, source: str) -> float:
+        """Tuples that one source reads per second, over the whole window."""
+        rows = sum(s.rows for seen in self.window for s in seen.sources if s.source == source)
+        return rows / max(self.seconds, 1e-9)
+
+    @property
+    def backlog(self) -> int | None:
+        """Tuples that wait to be read, of all sources; None unless all of them know."""
+        return _backlog(self.now)
+
+    @property
+    def backlog_growth_per_s(self) -> float | None:
+        """How fast the backlog grows over the window; None where it is not known."""
+        first, last = _backlog(self.window[0]), _backlog(self.now)
+        passed = self.now.at_s - self.window[0].at_s
+        if first is None or last is None or passed <= 0:
+            return None
+        return (last - first) / passed
+
+    @property
+    def offered_per_s(self) -> float:
+        """What comes to the sources: what they read, and what they do not keep up with."""
+        return max(0.0, self.rate_per_s + (self.backlog_growth_per_s or 0.0))
+
+
+def _length_s(seen: Observation) -> float:
+    return seen.times.total_s + seen.times.commit_s
+
+
+def _backlog(seen: Observation) -> int | None:
+    known = [s.backlog_rows for s in seen.sources if s.backlog_rows is not None]
+    return sum(known) if known and len(known) == len(seen.sources) else None
+
+
+def _together(old: StepMetrics, new: StepMetrics) -> StepMetrics:
+    return StepMetrics(
+        new.step,
+        old.rows_in + new.rows_in,
+        old.rows_out + new.rows_out,
+        old.busy_s + new.busy_s,
+        new.keys,
+        new.skipped,
+        new.late,
+    )
+
+
+def average(values: Iterable[float], periods: int = WINDOW_PERIODS) -> float:
+    """An exponential average over about so many periods; the first value counts whole.
+
+    Example:
+        >>> average([1.0, 0.0], periods=3), average([])
+        (0.5, 0.0)
+    """
+    weight = 2 / (periods + 1)
+    known: float | None = None
+    for value in values:
+        known = value if known is None else known + weight * (value - known)
+    return known or 0.0

@@ -1,0 +1,64 @@
+"""A policy for a run: hears its events, wishes for plans, and keeps the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.adapt.controller import Controller
+from anabranch.adapt.policy import Policy
+from anabranch.adapt.registry import NONE
+from anabranch.adapt.registry import policy as find_policy
+from anabranch.adapt.seen import Limits
+from anabranch.adapt.topology import Topology
+from anabranch.engines.engine import Engine
+from anabranch.events import Decision, Event, RunStarted
+from anabranch.flow import Flow
+from anabranch.plan.models.model import Model
+
+
+class Tuner:
+    """Tunes one run, from its start on.
+
+    Args:
+        flow: What runs.
+        engine: What runs it.
+        policy: Who decides.
+        tell: Hears every decision.
+        limits: How far the policy may go; by default what suits the engine's cores.
+        model: What plans promise; the engine's own when left out.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        engine: Engine,
+        policy: Policy[Any],
+        tell: Callable[[Decision], None],
+        limits: Limits | None = None,
+        model: Model | None = None,
+    ) -> None:
+        self._topology, self._engine, self._policy = Topology.of(flow), engine, policy
+        self._tell, self._limits, self._model = tell, limits, model
+        self.controller: Controller | None = None
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the run."""
+        if isinstance(event, RunStarted):
+            # Engines know their cores once they have started.
+            limits = self._limits or Limits.for_cores(self._engine.cores, self._topology)
+            model = self._model or self._engine.model()
+            self.controller = Controller(
+                self._topology, self._policy, self._engine, limits, model, self._tell
+            )
+        elif self.controller is not None:
+            self.controller.hear(event)
+
+
+def chosen(wish: str | Policy[Any] | None, planned: bool) -> Policy[Any] | None:
+    """The policy that a user means: by default none where a plan was given, else `auto`."""
+    if wish is None:
+        wish = NONE if planned else "auto"
+    if not isinstance(wish, str):
+        return wish
+    return None if wish == NONE else find_policy(wish)

@@ -1,0 +1,97 @@
+"""The fission model of one flow on one machine, for those who plan while it runs.
+
+Regions of a flow are fixed, so each can be looked at by itself: the ways to run it that could be
+part of a best plan are few (`search/region_options.py`), and the cheapest one that is fast enough
+for a rate is found without a search.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch.flow import Flow
+from anabranch.plan.answer import Answer, RegionChoice
+from anabranch.plan.for_flow import as_plan, problem_for
+from anabranch.plan.machine import Machine
+from anabranch.plan.models.fission import estimate
+from anabranch.plan.plan import Plan
+from anabranch.plan.planners.exact import exact
+from anabranch.plan.planners.planner import Problem
+from anabranch.plan.planners.search.region_options import Option, cuttings, options
+from anabranch.plan.profile import NANOSECONDS, Overheads, Profile
+from anabranch.plan.regions import RegionKind, regions
+
+
+class FlowModel:
+    """What plans of a flow promise on threads; see `Model`.
+
+    Args:
+        flow: The application.
+        machine: Where it runs.
+        overheads: What parallelism costs, in the unit of the profiles; the machine's when left out.
+    """
+
+    def __init__(self, flow: Flow, machine: Machine, overheads: Overheads | None = None) -> None:
+        self._flow, self._machine, self._overheads = flow, machine, overheads
+
+    def rate_per_s(self, profile: Profile, plan: Plan) -> float:
+        """The greatest rate that a plan promises."""
+        known = self._problem(profile).profile
+        found = estimate(known, choices(self._flow, plan), self._machine.capacity)
+        return found.throughput * per_s(profile)
+
+    def best(self, profile: Profile, plan: Plan, rate_per_s: float | None = None) -> Plan:
+        """The cheapest plan that promises a rate, or the one that promises most."""
+        problem = self._problem(profile)
+        if rate_per_s is not None:
+            found = cheapest(problem, 1 / (rate_per_s / per_s(profile)))
+            if found is not None:
+                return as_plan(self._flow, found, plan)
+        return as_plan(self._flow, exact(problem), plan)
+
+    def _problem(self, profile: Profile) -> Problem:
+        known = profile if self._overheads is None else replace(profile, overheads=self._overheads)
+        return problem_for(self._flow, known, self._machine)
+
+
+def per_s(profile: Profile) -> float:
+    """Units of a profile's time in a second."""
+    return 1e9 / NANOSECONDS[profile.unit or "ns"]
+
+
+def choices(flow: Flow, plan: Plan) -> list[RegionChoice]:
+    """A plan as models take it: regions with pipelines and replicas."""
+    found = []
+    for region in regions(flow):
+        if region.kind is RegionKind.SOURCE:
+            found.append(RegionChoice((region.steps,), plan.source(region.name).replicas))
+        else:
+            planned = plan.region(region.name)
+            found.append(RegionChoice(planned.pipelines, planned.replicas))
+    return found
+
+
+def cheapest(problem: Problem, turn: float) -> Answer | None:
+    """The plan with fewest threads in which no region needs longer than a turn; None if none."""
+    profile, chosen = problem.profile, []
+    for run in problem.runs:
+        ways = cuttings(profile, run, True)[len(run)]
+        fast = [
+            o for o in options(profile, run, ways, problem.most_threads, True) if o.turn <= turn
+        ]
+        if not fast:
+            return None
+        chosen.append(min(fast, key=_cost))
+    found = tuple(option.choice for option in chosen)
+    promised = estimate(profile, found, problem.machine.capacity)
+    if (
+        promised.throughput * turn < 1 - 1e-9
+        or sum(o.threads for o in chosen) > problem.most_threads
+    ):
+        return None
+    return Answer(found, promised.throughput, promised.utilization)
+
+
+def _cost(option: Option) -> tuple[int, float, int]:
+    """Threads first, then work; of equals, pipelines move no state."""
+    return option.threads, option.work, option.replicas
