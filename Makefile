@@ -24,7 +24,7 @@ help: ## Show this list
 
 install: $(INSTALLED) ## Build .venv from the lock, with the package installed for editing
 
-run: $(INSTALLED) ## Count words on embedded Spark for half a minute; the plan changes under way
+run: $(INSTALLED) ## Count words on embedded Spark for half a minute; the plan tunes itself
 	@$(BIN)/python examples/word_count_live.py
 
 test: $(INSTALLED) ## Run the tests, warnings as errors

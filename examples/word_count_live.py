@@ -1,19 +1,19 @@
-"""Change the plan of a running word count: what `make run` shows.
+"""A word count that tunes itself: what `make run` shows.
 
-Endless generated text is counted on embedded Spark, first under the plan with one copy of
-everything. After a while a wider plan is applied: the next batch runs under it, without a restart,
-and the counts are what one thread would have counted.
+Endless generated text is counted on embedded Spark, at first with one copy of everything. Nothing
+here says how many readers, replicas or rows a batch there shall be: the policy measures, finds a
+better plan, tries it, and keeps it if it helped. The counts are what one thread would have counted.
 """
 
 import argparse
 
-PARSER = argparse.ArgumentParser(description="Word count on embedded Spark with a plan change.")
+PARSER = argparse.ArgumentParser(description="Word count on embedded Spark that tunes itself.")
 PARSER.add_argument("--seconds", type=float, default=30, help="how long to count")
-PARSER.add_argument("--change-after", type=float, default=10, help="seconds under the first plan")
+PARSER.add_argument("--policy", default="auto", help="who tunes it; none for nobody")
 
 
-def main(seconds: float, change_after: float) -> None:
-    """Start, change the plan under way, stop, and say what came of it."""
+def main(seconds: float, policy: str) -> None:
+    """Start with the narrowest plan, let it be tuned, stop, and say what came of it."""
     # Said before the imports: those and the start of Spark take some seconds.
     print(f"Counting words of generated text on embedded Spark for {seconds:.0f} s …", flush=True)
 
@@ -27,17 +27,11 @@ def main(seconds: float, change_after: float) -> None:
     counts = ab.collect()
     flow = word_count.build(rows=None, sink=counts)
 
-    narrow = ab.plan(flow).with_source("lines", batch_rows=100_000)
-    wide = narrow.with_source("lines", replicas=2)
-    wide = wide.with_replicas("split", 2).with_replicas("count", 2)
-
     progress = Progress("word-count")
     with progress.live(Console(stderr=True)):
-        handle = ab.start(flow, plan=narrow, listener=progress.hear)
+        handle = ab.start(flow, plan=ab.plan(flow), policy=policy, listener=progress.hear)
         try:
-            handle.await_termination(change_after)
-            handle.apply(wide)
-            handle.await_termination(seconds - change_after)
+            handle.await_termination(seconds)
         except KeyboardInterrupt:
             print("stopping after the batch that is under way", flush=True)
         handle.stop()
@@ -47,4 +41,4 @@ def main(seconds: float, change_after: float) -> None:
 
 if __name__ == "__main__":
     given = PARSER.parse_args()
-    main(given.seconds, min(given.change_after, given.seconds))
+    main(given.seconds, given.policy)

@@ -91,7 +91,7 @@ def _text(folder: Path) -> str:
 
 EXAMPLE_ARGUMENTS: dict[str, Callable[[Path], Sequence[Any]]] = {
     "word_count": lambda folder: [[_text(folder)]],
-    "word_count_live": lambda folder: [1.0, 0.5],
+    "word_count_live": lambda folder: [1.0, "none"],
 }
 """What to call the `main` of each example with."""
 

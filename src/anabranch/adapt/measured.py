@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from anabranch.adapt.seen import Seen
 from anabranch.graph import Role, StateKind
-from anabranch.plan.profile import OperatorProfile, Profile, State, StreamProfile
+from anabranch.plan.profile import OperatorProfile, Overheads, Profile, State, StreamProfile
 from anabranch.plan.regions import RegionKind
 
 UNIT = "us"
@@ -38,7 +38,21 @@ def measured_profile(seen: Seen) -> Profile | None:
         )
     if not any(o.cost > 0 for o in operators):
         return None
-    return Profile(tuple(operators), tuple(streams), unit=UNIT, app=seen.plan.flow)
+    overheads = Overheads(_handover_us(seen))
+    return Profile(tuple(operators), tuple(streams), overheads, UNIT, app=seen.plan.flow)
+
+
+def _handover_us(seen: Seen) -> float:
+    """What threads spend outside of steps, per tuple that they take or give."""
+    spent = tuples = 0.0
+    for region in seen.plan.regions:
+        shares = seen.overhead(region.region)
+        for pipeline, share in zip(region.pipelines, shares, strict=True):
+            first, last = seen.steps.get(pipeline[0]), seen.steps.get(pipeline[-1])
+            if first is not None and last is not None:
+                spent += share * region.replicas * seen.seconds
+                tuples += first.rows_in + last.rows_out
+    return spent * 1e6 / tuples if tuples else 0.0
 
 
 def _rows_of_source(seen: Seen, source: str) -> int:

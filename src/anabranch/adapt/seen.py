@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from anabranch.adapt.topology import Topology
 from anabranch.events import Observation, PipelineMetrics, RegionMetrics, StepMetrics
@@ -67,6 +68,14 @@ class Seen:
         """How long the window is."""
         return sum(each.times.total_s + each.times.commit_s for each in self.window)
 
+    def most_replicas(self, region: str) -> int:
+        """The most replicas that a region may have: by its kind, its buckets and the limits."""
+        found = self.topology.region(region)
+        if not found.replicable:
+            return 1
+        most = min(self.limits.replicas, found.buckets) if found.mapped else self.limits.replicas
+        return max(1, most)
+
     # Pipelines and regions
 
     def busy(self, region: str) -> tuple[float, ...]:
@@ -114,6 +123,13 @@ class Seen:
     # Sources
 
     @property
+    def reading(self) -> float:
+        """Part of the time that readers read, on average over all of them."""
+        readers = sum(each.replicas for each in self.plan.sources)
+        spent = sum(each.times.scan_s for each in self.window)
+        return min(1.0, spent / max(self.seconds * readers, 1e-9))
+
+    @property
     def rates(self) -> tuple[float, ...]:
         """Tuples that all sources read per second, period by period."""
         return tuple(each.rows_in / max(_length_s(each), 1e-9) for each in self.window)
@@ -141,6 +157,17 @@ class Seen:
         if first is None or last is None or passed <= 0:
             return None
         return (last - first) / passed
+
+    @property
+    def offered(self) -> tuple[float, ...]:
+        """What comes to the sources per second, period by period."""
+        backlogs = [_backlog(each) for each in self.window]
+        found = list(self.rates)
+        for number, (old, new) in enumerate(pairwise(backlogs), start=1):
+            if old is not None and new is not None:
+                grown = (new - old) / max(_length_s(self.window[number]), 1e-9)
+                found[number] = max(0.0, found[number] + grown)
+        return tuple(found)
 
     @property
     def offered_per_s(self) -> float:

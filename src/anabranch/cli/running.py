@@ -14,6 +14,7 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
+from anabranch.adapt.registry import POLICIES
 from anabranch.apps import APPS, app
 from anabranch.cli.finding import AppName, AsJson, find_flow, read_plan
 from anabranch.cli.outcomes import INTERRUPTED, WRONG_RESULT
@@ -70,6 +71,13 @@ def run_app(
     checkpoint: Annotated[
         str | None, typer.Option(help="A folder to go on from after a stop or a crash.")
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Who tunes it meanwhile: {', '.join(POLICIES)} or none; by default auto, and "
+            "none with --plan."
+        ),
+    ] = None,
     master: Annotated[
         str | None, typer.Option(help="For spark: its master URL; embedded Spark when left out.")
     ] = None,
@@ -83,7 +91,9 @@ def run_app(
     if out is not None:
         flow = flow.writing({sink: parquet(place) for sink, place in places(flow, out).items()})
     progress = Progress(name)
-    begin = partial(start, flow, engine=engine, plan=plan, checkpoint=checkpoint, rows=rows)
+    begin = partial(
+        start, flow, engine=engine, plan=plan, checkpoint=checkpoint, rows=rows, policy=policy
+    )
     if as_json:
         with redirect_stdout(sys.stderr):  # sinks may print
             handle = begin(master=master)

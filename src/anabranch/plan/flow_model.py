@@ -21,6 +21,9 @@ from anabranch.plan.planners.search.region_options import Option, cuttings, opti
 from anabranch.plan.profile import NANOSECONDS, Overheads, Profile
 from anabranch.plan.regions import RegionKind, regions
 
+MOST_REPLICAS_PER_CORE = 2
+ENOUGH = 0.98
+
 
 class FlowModel:
     """What plans of a flow promise on threads; see `Model`.
@@ -28,7 +31,7 @@ class FlowModel:
     Args:
         flow: The application.
         machine: Where it runs.
-        overheads: What parallelism costs, in the unit of the profiles; the machine's when left out.
+        overheads: What parallelism costs, in nanoseconds; what profiles say when left out.
     """
 
     def __init__(self, flow: Flow, machine: Machine, overheads: Overheads | None = None) -> None:
@@ -47,10 +50,21 @@ class FlowModel:
             found = cheapest(problem, 1 / (rate_per_s / per_s(profile)))
             if found is not None:
                 return as_plan(self._flow, found, plan)
-        return as_plan(self._flow, exact(problem), plan)
+        most = exact(problem)
+        # Threads that hardly add to the rate are left out.
+        found = cheapest(problem, 1 / (ENOUGH * most.throughput))
+        return as_plan(self._flow, found or most, plan)
 
     def _problem(self, profile: Profile) -> Problem:
-        known = profile if self._overheads is None else replace(profile, overheads=self._overheads)
+        most = MOST_REPLICAS_PER_CORE * self._machine.cores
+        operators = tuple(
+            replace(o, max_replicas=min(most, o.max_replicas or most)) for o in profile.operators
+        )
+        known = replace(profile, operators=operators)
+        if self._overheads is not None:
+            unit = NANOSECONDS[profile.unit or "ns"]
+            switch, replication = self._overheads.thread_switch, self._overheads.replication
+            known = replace(known, overheads=Overheads(switch / unit, replication / unit))
         return problem_for(self._flow, known, self._machine)
 
 

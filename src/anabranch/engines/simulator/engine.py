@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anabranch.engines.engine import Options
+from anabranch.engines.simulator.costs import seconds_per_unit
 from anabranch.engines.simulator.observing import PERIOD_S, SAMPLE_S, Observer
 from anabranch.engines.simulator.plans import names_of, require_profiled, specs_of, watched
 from anabranch.engines.simulator.scenario import Scenario
@@ -21,7 +22,7 @@ from anabranch.plan.flow_model import FlowModel
 from anabranch.plan.machine import Machine
 from anabranch.plan.models.model import Model
 from anabranch.plan.plan import Plan
-from anabranch.plan.profile import Profile
+from anabranch.plan.profile import Overheads, Profile
 from anabranch.plan.starting import side_by_side
 
 BATCH_ROWS = 16_384
@@ -118,7 +119,10 @@ class SimulatorEngine:
 
     def model(self) -> Model | None:
         """What plans promise on threads, as the profile says that these cost."""
-        return FlowModel(self._flow, self._machine, self._profile.overheads)
+        unit_ns = seconds_per_unit(self._profile, self._machine) * 1e9
+        known = self._profile.switching
+        overheads = Overheads(known.thread_switch * unit_ns, known.replication * unit_ns)
+        return FlowModel(self._flow, self._machine, overheads)
 
     def reconfigurations(self) -> list[Reconfiguration]:
         """The plan changes so far."""
@@ -170,7 +174,8 @@ class SimulatorEngine:
         if self._wish is not None and not simulation.changing.busy:
             self._begin_change(self._wish)
         look_s = self._observer.looked_s + self._period_s
-        simulation.advance(min(until, look_s, self.seconds + SAMPLE_S) - self.seconds)
+        sample_s = max(SAMPLE_S, simulation.scenario.step_s)
+        simulation.advance(min(until, look_s, self.seconds + sample_s) - self.seconds)
         self._observer.sample()
         if self._next is not None and not simulation.changing.busy:
             self._end_change(self._next)
@@ -188,8 +193,6 @@ class SimulatorEngine:
         moved = tuple(before.diff(after))
         if not moved:
             return
-        changed = [r.region for r in before.regions if r != after.region(r.region)]
-        self._observer.forget(changed)
         changing = self.simulation.changing
         told = Reconfiguration(
             changing.done_s,

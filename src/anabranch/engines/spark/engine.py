@@ -26,6 +26,7 @@ from anabranch.engines.spark.batches import Batches, Done
 from anabranch.engines.spark.dataframes import dataframe_sources, require_one_order, stream
 from anabranch.engines.spark.job import run_job
 from anabranch.engines.spark.keeper import remove_lot
+from anabranch.engines.spark.model import SparkModel
 from anabranch.engines.spark.observe import observation_of, percentile, reconfiguration_of
 from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, tune, use
@@ -34,6 +35,7 @@ from anabranch.errors import AnabranchError, EngineError, StateError
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
 from anabranch.plan.models.model import Model
+from anabranch.plan.models.spark import Slots
 from anabranch.plan.plan import Plan
 from anabranch.plan.starting import side_by_side
 
@@ -94,8 +96,8 @@ class SparkEngine:
         return int(self._spark.sparkContext.defaultParallelism)
 
     def model(self) -> Model | None:
-        """Not known yet."""
-        return None
+        """What plans promise in micro-batches."""
+        return SparkModel(self._flow, Slots(self.cores))
 
     def reconfigurations(self) -> list[Reconfiguration]:
         """The plan changes so far."""

@@ -1,0 +1,121 @@
+"""The default policy: jump by the engine's model, then let measurement confirm or revert.
+
+DS2 computes where to go in one step, but never looks back; Joker looks back after each small step,
+and so takes many. This policy does both. True costs are measured while the flow runs; the engine's
+model says which plan is best for them: replicas, pipelines, readers and batch size at once. The
+jump is a trial, judged by what the sources read before and after, and reverted if it did not help.
+
+It does not thrash: between the load that makes it widen a plan and the one that makes it narrow it
+lies a band; narrowing waits until the load has been low for a while; what was reverted is not tried
+again until the load changes, and after a revert it waits longer each time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from anabranch.adapt.forecast import Forecast, saturated, used_share
+from anabranch.adapt.guards import threads
+from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
+from anabranch.adapt.seen import Seen
+from anabranch.plan.plan import Plan
+
+PACE = Pace(settle=2, periods=3, most=6)
+
+
+@dataclass(frozen=True)
+class Calm:
+    """What the policy remembers.
+
+    Attributes:
+        low: Decisions in a row at which a narrower plan would have done.
+        failures: Reverts in a row.
+        wait: Decisions to let pass before the next trial.
+    """
+
+    low: int = 0
+    failures: int = 0
+    wait: int = 0
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Jumps, and looks back.
+
+    Attributes:
+        most_used: A plan that is used more than this gets wider.
+        aim: Part of its capacity that the next plan shall be used.
+        least_used: A plan is narrowed only if the narrower one is used less than this.
+        gain: Least gain that makes a wider plan worth it, promised and measured.
+        patience: Decisions at which a narrower plan must do before it is tried.
+        longest_wait: The most decisions that it waits after reverts.
+    """
+
+    most_used: float = 0.85
+    aim: float = 0.75
+    least_used: float = 0.65
+    gain: float = 0.05
+    patience: int = 3
+    longest_wait: int = 64
+    pace: Pace = PACE
+
+    name = "auto"
+
+    def begin(self) -> Calm:
+        """Nothing learnt."""
+        return Calm()
+
+    def decide(self, memory: Calm, seen: Seen) -> tuple[Calm, Proposal | None]:
+        """A wider plan where the one in force does not keep up, a narrower one where it could."""
+        if memory.wait:
+            return replace(memory, wait=memory.wait - 1), None
+        forecast = Forecast.of(seen)
+        if forecast is None:
+            return memory, None
+        if forecast.saturated or used_share(seen) > self.most_used:
+            return replace(memory, low=0), self._wider(forecast)
+        narrower = self._narrower(forecast)
+        if narrower is None:
+            return replace(memory, low=0), None
+        if memory.low + 1 < self.patience:
+            return replace(memory, low=memory.low + 1), None
+        return replace(memory, low=0), narrower
+
+    def _wider(self, forecast: Forecast) -> Proposal | None:
+        seen, wanted = forecast.seen, forecast.wanted_per_s
+        plan = forecast.best(None if wanted is None else wanted / self.aim)
+        gain = forecast.gain(plan)
+        spared = threads(seen.plan) - threads(plan)
+        if gain < 1 + self.gain and not (gain > 1 - self.gain and spared > 0):
+            return None
+        busy = f"{used_share(seen):.2f} of the plan used at {seen.rate_per_s:,.0f} rows/s"
+        waiting = f", {seen.backlog:,} rows wait" if seen.backlog else ""
+        return Proposal(plan, f"{busy}{waiting}, {changes(seen.plan, plan)} promises {gain:.2f}×")
+
+    def _narrower(self, forecast: Forecast) -> Proposal | None:
+        seen, wanted = forecast.seen, forecast.wanted_per_s
+        if wanted is None:
+            return None
+        plan = forecast.best(wanted / self.least_used)
+        spared = threads(seen.plan) - threads(plan)
+        if spared <= 0 or forecast.promise_per_s(plan) < wanted / self.most_used:
+            return None
+        why = f"{used_share(seen):.2f} of the plan used at {seen.rate_per_s:,.0f} rows/s"
+        return Proposal(plan, f"{why}, {changes(seen.plan, plan)} spares {spared} threads")
+
+    def judge(self, memory: Calm, seen: Seen, trial: Trial) -> tuple[Calm, Verdict]:
+        """Kept if what was promised came: more tuples a second, or as many with fewer threads."""
+        before, plan = trial.before, trial.proposal.plan
+        gained = seen.rate_per_s / max(before.rate_per_s, 1e-9) - 1
+        fewer = threads(plan) < threads(before.plan)
+        words = f"{'gained' if gained >= 0 else 'lost'} {abs(gained):.0%}"
+        if not saturated(seen) or gained >= (-self.gain if fewer else self.gain):
+            return replace(memory, failures=0), Verdict(Outcome.KEPT, words)
+        failures = memory.failures + 1
+        wait = min(2**failures, self.longest_wait)
+        return Calm(0, failures, wait), Verdict(Outcome.REVERTED, words)
+
+
+def changes(before: Plan, after: Plan) -> str:
+    """What a change of plan is, in words."""
+    return "; ".join(before.diff(after)) or "the same plan"
