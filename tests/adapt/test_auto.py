@@ -1,0 +1,172 @@
+"""`auto` jumps by the model, keeps what helped, gives back what is not needed, and stays calm."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.adapt.auto import Auto
+from anabranch.adapt.controller import Controller
+from anabranch.adapt.guards import threads
+from anabranch.adapt.seen import Limits
+from anabranch.adapt.topology import Topology
+from anabranch.plan.plan import Plan
+from anabranch.plan.profile import OperatorProfile, Profile, State, chain
+from tests.adapt.modelled import PARSE_COUNT_TOP, Modelled
+from tests.adapt.scripted import ScriptedRun, seen
+
+
+def tuned(system: Modelled, seconds: int, plan: Plan | None = None) -> ScriptedRun:
+    run = system.run(plan)
+    limits = Limits.for_cores(system.cores, Topology.of(system.flow))
+    run.go(run.tuned_by(Auto(), limits, system.model), seconds)
+    return run
+
+
+def test_one_jump_reaches_the_best_plan_of_a_system_that_the_model_knows() -> None:
+    system = Modelled(PARSE_COUNT_TOP)
+    run = tuned(system, 60)
+    best = system.model.best(system.whole, Plan.sequential(system.flow))
+    assert len(run.plans) == 1
+    assert system.capacity(run.plan) >= 0.95 * system.capacity(best)
+    assert [d.outcome for d in run.journal] == ["tried", "kept"]
+
+
+def test_the_journal_says_what_was_seen_promised_and_gained() -> None:
+    run = tuned(Modelled(PARSE_COUNT_TOP), 20)
+    assert run.journal[1].why.startswith("1.00 of the plan used at 14,285 rows/s, 1 → ")
+    assert "promises 7.18×" in run.journal[1].why
+    assert "tried, gained 618%" in run.journal[1].why
+
+
+def test_it_does_no_more_than_the_load_needs() -> None:
+    system = Modelled(PARSE_COUNT_TOP, offered=lambda second: 20_000.0)
+    run = tuned(system, 120)
+    needed = system.model.best(system.whole, run.plan, 20_000.0)
+    assert system.capacity(run.plan) >= 20_000.0
+    assert threads(run.plan) <= threads(needed) + 1
+    assert len(run.plans) <= 2
+
+
+def test_what_the_load_no_longer_needs_is_given_back() -> None:
+    system = Modelled(PARSE_COUNT_TOP, offered=lambda s: 60_000.0 if s < 60 else 5_000.0)
+    run = tuned(system, 150)
+    first = Plan.sequential(system.flow)
+    widest = max(threads(plan) for plan in run.plans)
+    assert widest > threads(first)
+    assert threads(run.plan) == threads(first)
+
+
+def test_a_load_that_swings_within_the_band_changes_nothing() -> None:
+    def swing(second: int) -> float:
+        return 20_000.0 * (1.0 + (0.08 if second % 10 < 5 else -0.08))
+
+    system = Modelled(PARSE_COUNT_TOP, offered=swing)
+    settled = tuned(system, 60).plan
+    run = tuned(Modelled(PARSE_COUNT_TOP, offered=swing), 600, settled)
+    assert run.plans == []
+
+
+def test_a_jump_that_does_not_help_is_reverted_and_not_tried_again_under_the_same_load() -> None:
+    system = Modelled(PARSE_COUNT_TOP, contention=0.5)
+    run = tuned(system, 400)
+    assert run.plan == Plan.sequential(system.flow)
+    wider = [plan for plan in run.plans if plan != run.plan]
+    assert wider
+    assert len(wider) == len(set(wider))
+
+
+def test_without_a_model_nothing_is_proposed() -> None:
+    flow = Modelled(PARSE_COUNT_TOP).flow
+    policy = Auto()
+    _, proposal = policy.decide(policy.begin(), seen(flow, Plan.sequential(flow)))
+    assert proposal is None
+
+
+OPERATORS = st.builds(
+    OperatorProfile,
+    name=st.just(""),
+    cost=st.floats(1.0, 100.0),
+    selectivity=st.sampled_from([0.3, 0.7, 1.0, 2.0]),
+    state=st.sampled_from([State.STATELESS, State.PARTITIONED, State.STATEFUL]),
+)
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> Profile:
+    drawn = draw(st.lists(OPERATORS, min_size=1, max_size=5))
+    named = [
+        OperatorProfile(
+            f"o{n}",
+            o.cost,
+            o.selectivity,
+            o.state,
+            ("k",) if o.state is State.PARTITIONED else (),
+        )
+        for n, o in enumerate(drawn)
+    ]
+    return chain(named, unit="us")
+
+
+@st.composite
+def systems(draw: st.DrawFn) -> Modelled:
+    profile = draw(chains())
+    loads = draw(st.lists(st.floats(0.05, 3.0), min_size=1, max_size=4))
+    alone = 1e6 / profile.work
+    greedy = draw(st.booleans())
+
+    def offered(second: int) -> float | None:
+        return None if greedy else alone * loads[min(second // 50, len(loads) - 1)]
+
+    contention = draw(st.sampled_from([0.0, 0.05, 0.5]))
+    return Modelled(profile, draw(st.integers(1, 12)), offered, contention)
+
+
+@settings(max_examples=25, deadline=None)
+@given(systems())
+def test_it_stays_within_bounds_and_comes_to_rest(system: Modelled) -> None:
+    limits = Limits.for_cores(system.cores, Topology.of(system.flow))
+    run = tuned(system, 300)
+    for plan in run.plans:
+        plan.validate(system.flow)
+        assert threads(plan) <= limits.threads
+        assert all(region.replicas <= limits.replicas for region in plan.regions)
+    assert "refused" not in [d.outcome for d in run.journal if "load has not changed" not in d.why]
+    assert "failed" not in [d.outcome for d in run.journal]
+    # The load is constant from second 150 on at the latest; a few changes later all is quiet.
+    late = tuned(system, 600, run.plan)
+    assert len(late.plans) <= 8
+
+
+@settings(max_examples=30, deadline=None)
+@given(systems())
+def test_decisions_depend_on_what_is_seen_alone(system: Modelled) -> None:
+    first = tuned(system, 150)
+    system.backlog = 0.0
+    second = tuned(system, 150)
+    assert first.plans == second.plans
+    assert [str(d) for d in first.journal] == [str(d) for d in second.journal]
+
+
+@settings(max_examples=30, deadline=None)
+@given(systems())
+def test_a_revert_restores_the_plan_exactly(system: Modelled) -> None:
+    run = tuned(system, 300)
+    plans = [Plan.sequential(system.flow), *run.plans]
+    place = 0
+    for decision in run.journal:
+        if decision.outcome in ("tried", "applied"):
+            place += 1
+        elif decision.outcome == "reverted":
+            place += 1
+            assert plans[place] == plans[place - 2]
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_small_machines_are_not_crowded(cores: int) -> None:
+    system = Modelled(PARSE_COUNT_TOP, cores=cores)
+    run = tuned(system, 60)
+    limits = Limits.for_cores(cores, Topology.of(system.flow))
+    assert threads(run.plan) <= limits.threads
+    assert isinstance(run.tuned_by(Auto()), Controller)

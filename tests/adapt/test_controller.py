@@ -1,0 +1,189 @@
+"""Whatever a policy does, the stream goes on under the old plan and the journal says why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
+from anabranch.adapt.seen import Seen
+from anabranch.apps import word_count
+from anabranch.events import Observation, Reconfiguration
+from anabranch.flow import Flow
+from anabranch.plan.plan import Plan
+from tests.adapt.scripted import ROOMY, ScriptedRun, observation
+
+
+@dataclass(frozen=True)
+class Wish:
+    """Proposes the given plans one after another, and judges as it is told to."""
+
+    plans: tuple[Plan, ...]
+    outcome: Outcome = Outcome.KEPT
+    trial: bool = True
+    raises: bool = False
+    instead: Plan | None = None
+    name = "wish"
+    pace = Pace(settle=1, periods=2, most=4)
+
+    def begin(self) -> int:
+        return 0
+
+    def decide(self, memory: int, seen: Seen) -> tuple[int, Proposal | None]:
+        if self.raises:
+            raise ZeroDivisionError("no tuples")
+        if memory >= len(self.plans):
+            return memory, None
+        return memory + 1, Proposal(self.plans[memory], f"plan {memory}", self.trial)
+
+    def judge(self, memory: int, seen: Seen, trial: Trial) -> tuple[int, Verdict]:
+        then = Proposal(self.instead, "another way") if self.instead else None
+        return memory, Verdict(self.outcome, "gained 4 %", then)
+
+
+@pytest.fixture
+def flow() -> Flow:
+    return word_count.build(text="to be or not to be")
+
+
+def steady(plan: Plan, second: int) -> Observation:
+    return observation(plan, at_s=float(second))
+
+
+def run_of(flow: Flow) -> ScriptedRun:
+    return ScriptedRun(flow, Plan.sequential(flow), steady)
+
+
+def outcomes(run: ScriptedRun) -> list[str]:
+    return [decision.outcome for decision in run.journal]
+
+
+def test_a_plan_that_helped_stays(flow: Flow) -> None:
+    run = run_of(flow)
+    wider = run.plan.with_replicas("count", 2)
+    run.go(run.tuned_by(Wish((wider,))), 12)
+    assert run.plan == wider
+    assert outcomes(run) == ["tried", "kept"]
+    assert run.journal[1].why == "plan 0, tried, gained 4 %"
+
+
+def test_a_plan_that_did_not_help_is_reverted_exactly_and_not_tried_again(flow: Flow) -> None:
+    run = run_of(flow)
+    first = run.plan
+    wider = first.with_replicas("count", 2)
+    run.go(run.tuned_by(Wish((wider, wider), Outcome.REVERTED)), 20)
+    assert run.plan == first
+    assert run.plans == [wider, first]
+    assert outcomes(run) == ["tried", "reverted", "refused"]
+    assert "the load has not changed" in run.journal[2].why
+
+
+def test_a_reverted_plan_may_be_tried_again_when_the_load_has_changed(flow: Flow) -> None:
+    run = run_of(flow)
+    wider = run.plan.with_replicas("count", 2)
+    run.script = lambda plan, second: observation(
+        plan, at_s=second, rate=1000.0 if second < 8 else 3000.0
+    )
+    run.go(run.tuned_by(Wish((wider, wider), Outcome.REVERTED)), 20)
+    assert run.plans.count(wider) == 2
+
+
+def test_what_is_reverted_can_be_replaced_at_once(flow: Flow) -> None:
+    run = run_of(flow)
+    first = run.plan
+    wider, split = first.with_replicas("count", 2), first.with_pipelines("split", 1, 1)
+    policy = Wish((wider,), Outcome.REVERTED, instead=split)
+    run.go(run.tuned_by(policy), 9)
+    assert run.plans[:2] == [wider, split]
+
+
+def test_a_policy_that_raises_leaves_the_plan_and_a_line_in_the_journal(flow: Flow) -> None:
+    run = run_of(flow)
+    first = run.plan
+    run.go(run.tuned_by(Wish((), raises=True)), 20)
+    assert run.plan == first
+    assert run.plans == []
+    assert outcomes(run) == ["failed"]
+    assert "ZeroDivisionError: no tuples; the plan stays as it is" in run.journal[0].why
+
+
+def test_a_plan_that_cannot_be_applied_leaves_the_old_one_and_is_not_tried_again(
+    flow: Flow,
+) -> None:
+    run = run_of(flow)
+    first = run.plan
+    wider = first.with_replicas("count", 2)
+    run.refuses = lambda plan: plan == wider
+    run.go(run.tuned_by(Wish((wider, wider))), 20)
+    assert run.plan == first
+    assert outcomes(run) == ["failed", "refused"]
+    assert "no such place; the plan stays as it is" in run.journal[0].why
+
+
+def test_a_plan_that_never_comes_is_given_up(flow: Flow) -> None:
+    run = run_of(flow)
+    wider = run.plan.with_replicas("count", 2)
+    controller = run.tuned_by(Wish((wider,)))
+    wishes: list[Plan] = []
+    run.apply = wishes.append  # type: ignore[method-assign]
+    run.go(controller, 60)
+    assert wishes == [wider, run.plan]
+    assert outcomes(run) == ["tried", "failed"]
+    assert not controller.trying
+
+
+def test_a_period_without_measurements_decides_nothing(flow: Flow) -> None:
+    run = run_of(flow)
+    wider = run.plan.with_replicas("count", 2)
+
+    def gaps(plan: Plan, second: int) -> Observation:
+        whole = observation(plan, at_s=float(second))
+        return replace(whole, pipelines=()) if second < 6 else whole
+
+    run.script = gaps
+    controller = run.tuned_by(Wish((wider,)))
+    run.go(controller, 6)
+    assert run.plans == []
+    assert [(d.outcome, d.why) for d in run.journal] == [
+        ("noted", "no measurements of split, count, out; nothing is decided on this period")
+    ]
+    run.go(controller, 6, start=6)
+    assert run.plans == [wider]
+
+
+def test_plans_beyond_the_limits_or_the_flow_are_refused(flow: Flow) -> None:
+    run = run_of(flow)
+    first = run.plan
+    far = first.with_replicas("count", 99)
+    wrong = replace(first, fingerprint="another flow")
+    run.go(run.tuned_by(Wish((far, wrong)), replace(ROOMY, replicas=8)), 20)
+    assert run.plan == first
+    assert outcomes(run) == ["refused", "refused"]
+    assert "99 replicas of count, at most 8" in run.journal[0].why
+    assert "the flow does not allow it" in run.journal[1].why
+
+
+def test_a_change_by_somebody_else_ends_the_trial_and_starts_anew(flow: Flow) -> None:
+    run = run_of(flow)
+    wider, by_hand = run.plan.with_replicas("count", 2), run.plan.with_replicas("count", 4)
+    controller = run.tuned_by(Wish((wider,), Outcome.REVERTED))
+    run.go(controller, 5)
+    assert controller.trying
+    change = Reconfiguration(5.0, 5, 0.0, ("by hand",), 0, wider.to_json(), by_hand.to_json())
+    run.plan = by_hand
+    controller.hear(change)
+    assert not controller.trying
+    run.go(controller, 10, start=5)
+    assert run.plan == by_hand
+    assert outcomes(run) == ["tried", "noted"]
+
+
+def test_nothing_is_decided_while_a_change_settles(flow: Flow) -> None:
+    run = run_of(flow)
+    wider = run.plan.with_replicas("count", 2)
+    controller = run.tuned_by(Wish((wider,), trial=False))
+    run.go(controller, 2)
+    assert run.journal == []
+    run.go(controller, 1, start=2)
+    assert outcomes(run) == ["applied"]
