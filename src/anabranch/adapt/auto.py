@@ -14,28 +14,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from anabranch.adapt.forecast import Forecast, saturated, used_share
-from anabranch.adapt.guards import threads
+from anabranch.adapt.forecast import Forecast, saturated
+from anabranch.adapt.guards import LOAD_CHANGE, far, threads
+from anabranch.adapt.measured import measured_profile
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.seen import Seen
 from anabranch.plan.plan import Plan
 
-PACE = Pace(settle=2, periods=3, most=6)
+PACE = Pace(settle=3, periods=3, most=3)
 
 
 @dataclass(frozen=True)
-class Calm:
+class Learnt:
     """What the policy remembers.
 
     Attributes:
         low: Decisions in a row at which a narrower plan would have done.
         failures: Reverts in a row.
         wait: Decisions to let pass before the next trial.
+        trust: Part of the model's promises that was had when that could last be seen.
     """
 
     low: int = 0
     failures: int = 0
     wait: int = 0
+    trust: float | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Auto:
         aim: Part of its capacity that the next plan shall be used.
         least_used: A plan is narrowed only if the narrower one is used less than this.
         gain: Least gain that makes a wider plan worth it, promised and measured.
+        sparing: Least part of the threads that makes a plan with fewer worth it.
         patience: Decisions at which a narrower plan must do before it is tried.
         longest_wait: The most decisions that it waits after reverts.
     """
@@ -55,24 +59,26 @@ class Auto:
     aim: float = 0.75
     least_used: float = 0.65
     gain: float = 0.05
+    sparing: float = 0.15
     patience: int = 3
     longest_wait: int = 64
     pace: Pace = PACE
 
     name = "auto"
 
-    def begin(self) -> Calm:
+    def begin(self) -> Learnt:
         """Nothing learnt."""
-        return Calm()
+        return Learnt()
 
-    def decide(self, memory: Calm, seen: Seen) -> tuple[Calm, Proposal | None]:
+    def decide(self, memory: Learnt, seen: Seen) -> tuple[Learnt, Proposal | None]:
         """A wider plan where the one in force does not keep up, a narrower one where it could."""
-        if memory.wait:
-            return replace(memory, wait=memory.wait - 1), None
-        forecast = Forecast.of(seen)
+        forecast = Forecast.of(seen, memory.trust)
         if forecast is None:
             return memory, None
-        if forecast.saturated or used_share(seen) > self.most_used:
+        memory = replace(memory, trust=forecast.trust)
+        if memory.wait:
+            return replace(memory, wait=memory.wait - 1), None
+        if forecast.used_share > self.most_used:
             return replace(memory, low=0), self._wider(forecast)
         narrower = self._narrower(forecast)
         if narrower is None:
@@ -83,14 +89,19 @@ class Auto:
 
     def _wider(self, forecast: Forecast) -> Proposal | None:
         seen, wanted = forecast.seen, forecast.wanted_per_s
-        plan = forecast.best(None if wanted is None else wanted / self.aim)
+        if wanted is not None:
+            wanted = max(wanted / self.aim, wanted + forecast.draining_per_s)
+        plan = forecast.best(wanted)
         gain = forecast.gain(plan)
         spared = threads(seen.plan) - threads(plan)
-        if gain < 1 + self.gain and not (gain > 1 - self.gain and spared > 0):
+        leaner = gain > 1 - self.gain / 2 and spared >= self.sparing * threads(seen.plan)
+        least = self.gain if forecast.saturated else 2 * self.gain
+        if plan in seen.barred or not (gain >= 1 + least or leaner):
             return None
-        busy = f"{used_share(seen):.2f} of the plan used at {seen.rate_per_s:,.0f} rows/s"
         waiting = f", {seen.backlog:,} rows wait" if seen.backlog else ""
-        return Proposal(plan, f"{busy}{waiting}, {changes(seen.plan, plan)} promises {gain:.2f}×")
+        return Proposal(
+            plan, f"{used(forecast)}{waiting}, {changes(seen.plan, plan)} promises {gain:.2f}×"
+        )
 
     def _narrower(self, forecast: Forecast) -> Proposal | None:
         seen, wanted = forecast.seen, forecast.wanted_per_s
@@ -98,22 +109,43 @@ class Auto:
             return None
         plan = forecast.best(wanted / self.least_used)
         spared = threads(seen.plan) - threads(plan)
-        if spared <= 0 or forecast.promise_per_s(plan) < wanted / self.most_used:
+        enough = forecast.capacity_per_s * forecast.gain(plan) >= wanted / self.most_used
+        worth = spared >= self.sparing * threads(seen.plan)
+        if not worth or not enough or plan in seen.barred:
             return None
-        why = f"{used_share(seen):.2f} of the plan used at {seen.rate_per_s:,.0f} rows/s"
-        return Proposal(plan, f"{why}, {changes(seen.plan, plan)} spares {spared} threads")
+        return Proposal(
+            plan, f"{used(forecast)}, {changes(seen.plan, plan)} spares {spared} threads"
+        )
 
-    def judge(self, memory: Calm, seen: Seen, trial: Trial) -> tuple[Calm, Verdict]:
+    def judge(self, memory: Learnt, seen: Seen, trial: Trial) -> tuple[Learnt, Verdict]:
         """Kept if what was promised came: more tuples a second, or as many with fewer threads."""
         before, plan = trial.before, trial.proposal.plan
         gained = seen.rate_per_s / max(before.rate_per_s, 1e-9) - 1
         fewer = threads(plan) < threads(before.plan)
         words = f"{'gained' if gained >= 0 else 'lost'} {abs(gained):.0%}"
+        if work_changed(before, seen):
+            return memory, Verdict(
+                Outcome.KEPT, f"{words} while tuples came to cost something else"
+            )
         if not saturated(seen) or gained >= (-self.gain if fewer else self.gain):
             return replace(memory, failures=0), Verdict(Outcome.KEPT, words)
         failures = memory.failures + 1
         wait = min(2**failures, self.longest_wait)
-        return Calm(0, failures, wait), Verdict(Outcome.REVERTED, words)
+        return replace(memory, low=0, failures=failures, wait=wait), Verdict(
+            Outcome.REVERTED, words
+        )
+
+
+def work_changed(before: Seen, after: Seen) -> bool:
+    """Whether a tuple takes another time than before, so that rates do not compare."""
+    profiles = measured_profile(before), measured_profile(after)
+    works = [profile.work for profile in profiles if profile is not None]
+    return len(works) == 2 and far(works[0], works[1], LOAD_CHANGE)
+
+
+def used(forecast: Forecast) -> str:
+    """How much of a plan is used, in words."""
+    return f"{forecast.used_share:.2f} of the plan used at {forecast.seen.rate_per_s:,.0f} rows/s"
 
 
 def changes(before: Plan, after: Plan) -> str:

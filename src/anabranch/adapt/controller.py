@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from anabranch.adapt.guards import Blacklist, Load, refusal, remembered
@@ -115,7 +116,10 @@ class Controller:
         if self._fresh < self._policy.pace.periods:
             return None
         self._fresh = 0
-        return Seen(self._topology, plan, tuple(self._window), self._limits, self._model)
+        seen = Seen(self._topology, plan, tuple(self._window), self._limits, self._model)
+        if self._trial is None:
+            self._blacklist = remembered(self._blacklist, Load.of(seen))
+        return replace(seen, barred=frozenset(self._blacklist))
 
     def _in_force(self, plan: Plan) -> bool:
         """Whether the plan that was wished for has come; one that does not come is given up."""
@@ -143,7 +147,6 @@ class Controller:
     # Decide, guard, apply
 
     def _decide(self, seen: Seen) -> Proposal | None:
-        self._blacklist = remembered(self._blacklist, Load.of(seen))
         self._memory, proposal = self._policy.decide(self._memory, seen)
         return proposal
 

@@ -1,25 +1,29 @@
 """What the plan in force could do, and what another one would: the model, held to measurements.
 
-A model knows how plans compare; how fast this one is was measured. So a forecast is the measured
-capacity times what the model says that the other plan is worth, and errors that both share cancel.
+A model knows how plans compare; how fast this one is was measured. So a forecast is what the model
+says, times what it was worth when it could last be compared: while a plan was at its limit. How
+work is spread over replicas is measured, too, and taken into account (`spread.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from anabranch.adapt.measured import measured_profile
 from anabranch.adapt.seen import Seen
+from anabranch.adapt.spread import Spread
 from anabranch.plan.models.model import Model
 from anabranch.plan.plan import Plan
-from anabranch.plan.profile import Profile
+from anabranch.plan.profile import OperatorProfile, Profile, State
 
 WAITING_PERIODS = 1.5
 """More than this many periods' work that waits means that the plan does not keep up."""
 DRAIN_S = 60.0
 """How fast a backlog shall be worked off."""
 LEAST_USED = 0.02
+FADING = 0.1
 RECENT = 2
 """Periods that tell the load of now, should it have changed."""
 
@@ -32,58 +36,118 @@ class Forecast:
         seen: What was seen.
         profile: What its steps cost.
         model: What plans promise.
+        trust: Part of the model's promise that was had when that could last be seen; None if never.
     """
 
     seen: Seen
     profile: Profile
     model: Model
+    trust: float | None = None
 
     @staticmethod
-    def of(seen: Seen) -> Forecast | None:
+    def of(seen: Seen, trust: float | None = None) -> Forecast | None:
         """A forecast; None where there is no model, or too little came through."""
         profile = measured_profile(seen) if seen.model is not None else None
         if profile is None or seen.model is None:
             return None
-        return Forecast(seen, profile, seen.model)
+        found = Forecast(seen, profile, seen.model, trust)
+        if found.saturated and found.promised_now > 0:
+            return replace(found, trust=latest(seen.rates) / found.promised_now)
+        # What was learnt at the limit fades where there is none.
+        return replace(found, trust=None if trust is None else trust + FADING * (1 - trust))
 
-    @property
+    @cached_property
     def saturated(self) -> bool:
         """Whether more waits than the plan handles, or as much comes as can be read."""
         return saturated(self.seen)
 
-    @property
+    @cached_property
+    def promised_now(self) -> float:
+        """What the model says of the plan in force."""
+        return self.promise(self.seen.plan)
+
+    @cached_property
     def capacity_per_s(self) -> float:
-        """Tuples a second that the plan in force can do."""
+        """Tuples a second that the plan in force can do; the more careful of two guesses."""
+        rate = latest(self.seen.rates)
         if self.saturated:
-            return latest(self.seen.rates)
-        return self.seen.rate_per_s / max(used_share(self.seen), LEAST_USED)
+            return rate
+        by_use = rate / max(used_share(self.seen), LEAST_USED)
+        by_model = self.promised_now * (1.0 if self.trust is None else self.trust)
+        return max(rate, min(by_use, by_model))
 
-    def promise_per_s(self, plan: Plan) -> float:
-        """Tuples a second that another plan would do."""
-        return self.capacity_per_s * self.gain(plan)
-
-    def gain(self, plan: Plan) -> float:
-        """By how much another plan is better than the one in force."""
-        now = self.model.rate_per_s(self.profile, self.seen.plan)
-        return self.model.rate_per_s(self.profile, plan) / now
-
-    def best(self, rate_per_s: float | None) -> Plan:
-        """The plan to go to for a rate, or for as much as there is to be had."""
-        if rate_per_s is None:
-            return self.model.best(self.profile, self.seen.plan)
-        now = self.model.rate_per_s(self.profile, self.seen.plan)
-        # The model counts in its own rates; what it overstates now it overstates then.
-        scale = now / max(self.capacity_per_s, 1e-9)
-        return self.model.best(self.profile, self.seen.plan, rate_per_s * scale)
+    @property
+    def used_share(self) -> float:
+        """Part of its capacity that the plan in force uses."""
+        return 1.0 if self.saturated else latest(self.seen.rates) / self.capacity_per_s
 
     @property
     def wanted_per_s(self) -> float | None:
-        """What has to be served, a backlog worked off in time; None for as much as can be."""
-        backlog = self.seen.backlog
-        if backlog is None:
-            return None
-        waiting = backlog / DRAIN_S if self.saturated else 0.0
-        return max(self.seen.offered[-RECENT:]) + waiting
+        """What comes; None for as much as can be read."""
+        return None if self.seen.backlog is None else max(self.seen.offered[-RECENT:])
+
+    @property
+    def draining_per_s(self) -> float:
+        """What to add to work a backlog off in time."""
+        return (self.seen.backlog or 0) / DRAIN_S if self.saturated else 0.0
+
+    def gain(self, plan: Plan) -> float:
+        """How many times as fast as the plan in force another one would be."""
+        return self.promise(plan) / self.promised_now
+
+    def best(self, rate_per_s: float | None) -> Plan:
+        """The plan to go to for a rate, or for as much as there is to be had."""
+        asked = rate_per_s
+        if rate_per_s is not None:
+            # The model counts in its own rates: what it overstates now it overstates then.
+            asked = rate_per_s * self.promised_now / self.capacity_per_s
+        return self.evened(self.model.best(self._bounded, self.seen.plan, asked))
+
+    def promise(self, plan: Plan) -> float:
+        """What the model says of a plan, as work is spread over its replicas."""
+        shares = {
+            region: spread.worst_share(plan.region(region).bucket_map)
+            for region, spread in self.spreads.items()
+        }
+        return self.model.rate_per_s(self._with_shares(shares), plan)
+
+    def evened(self, plan: Plan) -> Plan:
+        """The same plan with buckets dealt out by what comes to them."""
+        for region, spread in self.spreads.items():
+            planned = plan.region(region)
+            plan = plan.with_bucket_map(region, spread.evened(planned.bucket_map, planned.replicas))
+        return plan
+
+    @cached_property
+    def spreads(self) -> dict[str, Spread]:
+        """Of the regions whose tuples are dealt out by bucket."""
+        mapped = [region.name for region in self.seen.topology.regions if region.mapped]
+        found = {name: Spread.of(self.seen, name) for name in mapped}
+        return {name: spread for name, spread in found.items() if spread is not None}
+
+    @property
+    def _bounded(self) -> Profile:
+        """The profile with what no map can better: the heaviest bucket stays in one piece."""
+        return self._with_shares({r: max(s.loads) / sum(s.loads) for r, s in self.spreads.items()})
+
+    def _with_shares(self, shares: dict[str, float]) -> Profile:
+        by_step = {s: shares[r] for r in shares for s in self.seen.topology.region(r).steps}
+        operators = tuple(
+            replace(o, hottest_key_share=by_step[o.name])
+            if o.name in by_step and o.state is State.PARTITIONED
+            else o
+            for o in self._undisturbed
+        )
+        return replace(self.profile, operators=operators)
+
+    @cached_property
+    def _undisturbed(self) -> tuple[OperatorProfile, ...]:
+        """Operators as they would be if no replica were slow."""
+        steps = self.seen.topology.region
+        dearer = {s: spread.dearer for r, spread in self.spreads.items() for s in steps(r).steps}
+        return tuple(
+            replace(o, cost=o.cost / dearer.get(o.name, 1.0)) for o in self.profile.operators
+        )
 
 
 def saturated(seen: Seen) -> bool:
@@ -106,8 +170,9 @@ def used_share(seen: Seen) -> float:
     shares = [(r.replicas, share) for r in seen.plan.regions for share in seen.busy(r.region)]
     shares += [(s.replicas, seen.reading) for s in seen.plan.sources]
     busiest = max((share for _, share in shares), default=0.0)
+    hottest = max((seen.hottest_replica(r.region) for r in seen.plan.regions), default=0.0)
     spread = sum(replicas * share for replicas, share in shares) / seen.limits.cores
-    return min(1.0, max(busiest, spread))
+    return min(1.0, max(busiest, hottest, spread))
 
 
 def latest(rates: Sequence[float]) -> float:

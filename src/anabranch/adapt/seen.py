@@ -50,6 +50,7 @@ class Seen:
         window: What was observed since it settled, oldest first; at least one period.
         limits: How far a policy may go.
         model: What plans promise on this engine; None where nobody knows.
+        barred: Plans that did not hold what they promised under this load; guards refuse them.
     """
 
     topology: Topology
@@ -57,6 +58,7 @@ class Seen:
     window: tuple[Observation, ...]
     limits: Limits
     model: Model | None = None
+    barred: frozenset[Plan] = frozenset()
 
     @property
     def now(self) -> Observation:
@@ -95,6 +97,10 @@ class Seen:
     def region_rate(self, region: str) -> float:
         """Tuples that a region takes in per second."""
         return average(each.rows_per_s for each in self._regions(region))
+
+    def hottest_replica(self, region: str) -> float:
+        """Busy share of the busiest replica of a region; 0 where it is not told."""
+        return average(max(each.replica_busy, default=0.0) for each in self._regions(region))
 
     def queue_rows(self, region: str) -> float:
         """Tuples that wait in front of a region."""
