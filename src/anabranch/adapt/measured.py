@@ -31,11 +31,8 @@ def measured_profile(seen: Seen) -> Profile | None:
                 operators.append(OperatorProfile(name, cost, 1.0, state, rate=share))
                 continue
             operators.append(_operator(seen, name))
-    by_name = {o.name: o for o in operators}
-    for producer, consumer in seen.topology.streams:
-        streams.append(
-            StreamProfile(producer, consumer, _selectivity(seen, producer, consumer, by_name))
-        )
+    for ends in seen.topology.streams:
+        streams.append(StreamProfile(*ends, _selectivity(seen, *ends)))
     if not any(o.cost > 0 for o in operators):
         return None
     overheads = Overheads(_handover_us(seen))
@@ -82,21 +79,28 @@ def _operator(seen: Seen, name: str) -> OperatorProfile:
     return OperatorProfile(name, cost, passed, state, key, keys=keys or None)
 
 
-def _selectivity(
-    seen: Seen, producer: str, consumer: str, known: dict[str, OperatorProfile]
-) -> float:
+def _selectivity(seen: Seen, producer: str, consumer: str) -> float:
     """Tuples on a stream per tuple into its producer.
 
-    Steps count what leaves them over all ports. A consumer of one stream alone tells what came to
-    it; where several streams meet, each producer's own count has to do.
+    A consumer tells how many came to it. Where several streams meet, each counts as much of that as
+    its producer gave out, over all the streams that leave it.
     """
-    made = seen.steps.get(producer)
-    taken = seen.steps.get(consumer)
-    single = [p for p, c in seen.topology.streams if c == consumer] == [producer]
-    rows = _rows_of_source(seen, producer) if made is None else made.rows_in
-    if single and taken is not None and rows:
-        return taken.rows_in / rows
-    return known[producer].selectivity
+    taken, rows = seen.steps.get(consumer), _rows_into(seen, producer)
+    if taken is None or not rows:
+        return 0.0
+    given = {p: _rows_out_of(seen, p) for p, c in seen.topology.streams if c == consumer}
+    share = given[producer] / (sum(given.values()) or 1.0)
+    return share * taken.rows_in / rows
+
+
+def _rows_into(seen: Seen, step: str) -> int:
+    known = seen.steps.get(step)
+    return _rows_of_source(seen, step) if known is None else known.rows_in
+
+
+def _rows_out_of(seen: Seen, step: str) -> int:
+    known = seen.steps.get(step)
+    return _rows_of_source(seen, step) if known is None else known.rows_out
 
 
 _STATES = {
