@@ -95,6 +95,7 @@ REFUSED = {
         "sprak",
     ): "expected an engine among ['spark', 'local', 'simulator'], got 'sprak'",
     ("word-count", "--engine", "local", "--master", "local[2]"): "got master='local[2]'; leave",
+    ("word-count", "--policy", "atuo"): "expected a policy among ['auto', 'organic',",
     ("word-count", "--rows", "-1"): "--rows",
     ("word-count", "--seconds", "-1"): "--seconds",
     ("word-count", "--rows", "5", "--seconds", "5"): "give --rows or --seconds, not both",
@@ -137,6 +138,12 @@ def test_options_reach_the_engine(run, started, tmp_path):
     assert made.options["plan"] == plan
     assert made.options["rows"] == 7
     assert made.options["checkpoint"] == str(where)
+    assert made.options["policy"] is None
+
+
+def test_a_policy_is_chosen_by_name(run, started):
+    run("word-count", "--policy", "organic")
+    assert started.runs[0].options["policy"] == "organic"
 
 
 def lines_of(made: FakeRun):

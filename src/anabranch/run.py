@@ -66,6 +66,7 @@ def start(
         plan.validate(flow)
     if rows is not None and rows < 0:
         raise BuildError(flow.name, "rows of 0 or more", str(rows), "leave it out for no limit")
+    decider = chosen(policy, planned=plan is not None)
 
     # Plan and start: an engine that is given no plan chooses one for the machine it finds.
     options = Options(checkpoint, rows, master, session, conf or {})
@@ -73,7 +74,6 @@ def start(
 
     # Observe, decide, apply: every batch is an event; a policy that hears it may wish for a plan.
     handle = Run(flow.name, runner, listener or (lambda event: None))
-    decider = chosen(policy, planned=plan is not None)
     if decider is not None:
         handle.tuner = Tuner(flow, runner, decider, handle.hear).hear
     runner.start(handle.hear)

@@ -1,0 +1,156 @@
+"""Policies on real engines: plans change while the stream flows, and results do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from pyspark.sql import SparkSession
+
+import anabranch as ab
+from anabranch.adapt.auto import Auto
+from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
+from anabranch.adapt.seen import Seen
+from anabranch.apps import word_count
+from anabranch.engines.registry import Simulated
+from anabranch.flow import Flow
+from anabranch.plan.machine import Machine
+from anabranch.plan.plan import Plan
+from anabranch.plan.profile import OperatorProfile, State, chain
+from anabranch.testing.busy import busy_flow
+from anabranch.testing.sequential import run_sequential
+from tests.engines.spark.conftest import spark
+
+__all__ = ["spark"]  # a fixture: one session for all tests of a worker
+
+CHAIN = chain(
+    [
+        OperatorProfile("parse", 0.2),
+        OperatorProfile("count", 0.2, state=State.PARTITIONED, key=("user",)),
+        OperatorProfile("number", 0.1, state=State.STATEFUL),
+    ],
+    unit="us",
+)
+
+
+@dataclass(frozen=True)
+class Restless:
+    """Tries another plan in every period, and takes every second one back."""
+
+    name = "restless"
+    pace = Pace(settle=0, periods=1, most=1)
+
+    def begin(self) -> int:
+        return 0
+
+    def decide(self, memory: int, seen: Seen) -> tuple[int, Proposal | None]:
+        region = next(r for r in seen.topology.working if r.mapped)
+        whole = seen.plan.with_pipelines(region.name, len(region.steps))
+        ways = [
+            whole.with_replicas(region.name, 3),
+            whole.with_replicas(region.name, 1).with_pipelines(region.name, 1, 1),
+            whole.with_replicas(region.name, 2),
+        ]
+        plan = next(way for way in ways[memory % 3 :] + ways if way not in seen.barred)
+        return memory + 1, Proposal(plan, f"turn {memory}")
+
+    def judge(self, memory: int, seen: Seen, trial: Trial) -> tuple[int, Verdict]:
+        outcome = Outcome.REVERTED if memory % 2 else Outcome.KEPT
+        return memory, Verdict(outcome, "gained nothing")
+
+
+@dataclass(frozen=True)
+class Broken(Restless):
+    """Raises whenever it is asked."""
+
+    name = "broken"
+
+    def decide(self, memory: int, seen: Seen) -> tuple[int, Proposal | None]:
+        raise KeyError("a region that is not there")
+
+
+def paced(rows: int, seconds: float) -> Flow:
+    """A chain whose rows become due evenly over some seconds, so that there is time to change."""
+    flow = busy_flow(CHAIN, rows, multiplication_ns=1.0)
+    source = flow.graph.steps["source"].body.source
+    source._rate_per_s = rows / seconds
+    return flow.writing({"sink": ab.collect()})
+
+
+def rows_of(flow: Flow) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = flow.graph.steps["sink"].body.sink.table().to_pylist()
+    return found
+
+
+def test_results_on_threads_are_those_of_one_thread_whatever_a_policy_does() -> None:
+    flow = paced(3_000, 6.0)
+    result = ab.run(flow, engine="local", plan=ab.plan(flow), policy=Restless())
+    assert len(result.reconfigurations) >= 2
+    assert [d.outcome for d in result.decisions][:2] == ["tried", "reverted"]
+    assert rows_of(flow) == run_sequential(paced(3_000, 6.0)).rows("sink")
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_results_on_spark_are_those_of_one_thread_whatever_a_policy_does(
+    spark: SparkSession,
+) -> None:
+    flow = busy_flow(CHAIN, 6_000, multiplication_ns=1.0).writing({"sink": ab.collect()})
+    start = ab.plan(flow).with_source("source", batch_rows=500)
+    result = ab.run(flow, plan=start, policy=Restless(), session=spark)
+    assert len(result.reconfigurations) >= 4
+    assert {"tried", "kept", "reverted"} <= {d.outcome for d in result.decisions}
+    assert rows_of(flow) == run_sequential(flow).rows("sink")
+
+
+def test_a_policy_that_raises_does_not_stop_the_stream() -> None:
+    flow = paced(1_000, 3.0)
+    start = ab.plan(flow)
+    result = ab.run(flow, engine="local", plan=start, policy=Broken())
+    assert result.ended
+    assert result.plan == start
+    assert [d.outcome for d in result.decisions] == ["failed"]
+    assert "KeyError" in result.decisions[0].why
+    assert rows_of(flow) == run_sequential(paced(1_000, 3.0)).rows("sink")
+
+
+def test_a_plan_that_is_given_stays_unless_a_policy_is_asked_for() -> None:
+    profile = chain([OperatorProfile("split", 5.0)], unit="us")
+    machine = Machine.of_cores(4)
+
+    def changes(**options: object) -> int:
+        busy = busy_flow(profile, None, multiplication_ns=1.0)
+        handle = ab.start(
+            busy,
+            engine="simulator",
+            simulated=Simulated(machine, _whole(profile)),
+            **options,  # type: ignore[arg-type]
+        )
+        handle.await_termination(30.0)
+        handle.stop()
+        return len(handle.reconfigurations)
+
+    first = ab.plan(busy_flow(profile, None, multiplication_ns=1.0))
+    assert changes(plan=first) == 0
+    assert changes(plan=first, policy="none") == 0
+    assert changes(plan=first, policy="auto") == 1
+
+
+def _whole(profile):  # type: ignore[no-untyped-def]
+    source = OperatorProfile("source", 0.01, state=State.STATELESS)
+    sink = OperatorProfile("sink", 0.01, state=State.STATEFUL)
+    return chain([source, *profile.operators, sink], unit="us")
+
+
+def test_auto_finds_a_wider_plan_for_a_run_on_threads() -> None:
+    """A small one; the benchmark `adaptation` shows what it is worth."""
+    flow = word_count.build(rows=None, sink=ab.call(lambda batch, number: None))
+    quick = Auto(pace=Pace(settle=0, periods=1, most=1))
+    start = Plan.sequential(flow).with_source("lines", batch_rows=16_384)
+    handle = ab.start(flow, engine="local", plan=start, policy=quick)
+    for _ in range(200):
+        if handle.decisions or handle.await_termination(0.1):
+            break
+    handle.stop()
+    assert handle.decisions[0].outcome in ("tried", "applied")
+    assert "promises" in handle.decisions[0].why
