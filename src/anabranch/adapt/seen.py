@@ -203,14 +203,14 @@ def _together(old: StepMetrics, new: StepMetrics) -> StepMetrics:
 
 
 def average(values: Iterable[float], periods: int = WINDOW_PERIODS) -> float:
-    """An exponential average over about so many periods; the first value counts whole.
+    """An exponential average over about so many periods: the newest value weighs most.
 
     Example:
-        >>> average([1.0, 0.0], periods=3), average([])
-        (0.5, 0.0)
+        >>> average([1.0, 1.0, 0.0], periods=3), average([])
+        (0.42857142857142855, 0.0)
     """
-    weight = 2 / (periods + 1)
-    known: float | None = None
+    fading = 1 - 2 / (periods + 1)
+    total = weight = 0.0
     for value in values:
-        known = value if known is None else known + weight * (value - known)
-    return known or 0.0
+        total, weight = fading * total + value, fading * weight + 1
+    return total / weight if weight else 0.0

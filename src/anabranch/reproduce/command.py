@@ -57,10 +57,27 @@ def _pipelined_fission() -> Paper:
     return Paper(paper.FULL, paper.QUICK, paper.reproduce, looks.page, looks.text, looks.pictures)
 
 
+def _joker() -> Paper:
+    from anabranch.reproduce.joker import page as looks
+    from anabranch.reproduce.joker import reproduction as paper
+    from anabranch.reproduce.joker.pictures import pictures
+
+    return Paper(paper.FULL, paper.QUICK, paper.reproduce, looks.page, looks.text, pictures)
+
+
+def _stepwise() -> Paper:
+    from anabranch.reproduce.stepwise import page as looks
+    from anabranch.reproduce.stepwise import reproduction as paper
+
+    return Paper(paper.FULL, paper.QUICK, paper.reproduce, looks.page, looks.text, looks.pictures)
+
+
 PAPERS: Mapping[str, Callable[[], Paper]] = {
     "stretch": _stretch,
     "pipelined-fission": _pipelined_fission,
     "briskstream": _briskstream,
+    "joker": _joker,
+    "stepwise": _stepwise,
 }
 """Their modules are imported when they are asked for: they bring engines and solvers along."""
 
