@@ -40,6 +40,7 @@ def start(
     conf: Mapping[str, str] | None = None,
     simulated: Simulated | None = None,
     policy: str | Policy[Any] | None = None,
+    machine: Machine | None = None,
     listener: Callable[[Event], None] | None = None,
 ) -> Run:
     """Start a flow and give a handle of the run.
@@ -58,6 +59,8 @@ def start(
         simulated: For the simulator: on which machine, what operators cost, and what happens.
         policy: Who changes the plan while the flow runs, by name or as a value; `none` for nobody.
             When left out, `auto`, or nobody where a plan is given.
+        machine: What parallelism costs here, as `anabranch calibrate` measured it; a policy that
+            jumps by a model takes usual costs when left out.
         listener: Called with every event, from the engine's thread.
     """
     # Validate: whatever can be said without running is said now.
@@ -69,7 +72,7 @@ def start(
     decider = chosen(policy, planned=plan is not None)
 
     # Plan and start: an engine that is given no plan chooses one for the machine it finds.
-    options = Options(checkpoint, rows, master, session, conf or {})
+    options = Options(checkpoint, rows, master, session, conf or {}, machine)
     runner = engine_of(engine, flow, plan, options, simulated)
 
     # Observe, decide, apply: every batch is an event; a policy that hears it may wish for a plan.

@@ -18,6 +18,7 @@ from anabranch.adapt.registry import POLICIES
 from anabranch.apps import APPS, app
 from anabranch.cli.finding import AppName, AsJson, find_flow, read_plan
 from anabranch.cli.outcomes import INTERRUPTED, WRONG_RESULT
+from anabranch.cli.planning import find_machine
 from anabranch.engines.handle import Run
 from anabranch.errors import AnabranchError
 from anabranch.flow import Flow
@@ -78,6 +79,9 @@ def run_app(
             "none with --plan."
         ),
     ] = None,
+    machine: Annotated[
+        Path | None, typer.Option(help="For a policy: what `anabranch calibrate` measured here.")
+    ] = None,
     master: Annotated[
         str | None, typer.Option(help="For spark: its master URL; embedded Spark when left out.")
     ] = None,
@@ -92,7 +96,14 @@ def run_app(
         flow = flow.writing({sink: parquet(place) for sink, place in places(flow, out).items()})
     progress = Progress(name)
     begin = partial(
-        start, flow, engine=engine, plan=plan, checkpoint=checkpoint, rows=rows, policy=policy
+        start,
+        flow,
+        engine=engine,
+        plan=plan,
+        checkpoint=checkpoint,
+        rows=rows,
+        policy=policy,
+        machine=None if machine is None else find_machine(str(machine)),
     )
     if as_json:
         with redirect_stdout(sys.stderr):  # sinks may print

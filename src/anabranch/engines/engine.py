@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from anabranch.events import Event, Reconfiguration
+from anabranch.plan.machine import Machine
 from anabranch.plan.models.model import Model
 from anabranch.plan.plan import Plan
 
@@ -21,6 +22,7 @@ class Options:
     master: str | None = None
     session: Any = None
     conf: Mapping[str, str] = field(default_factory=dict)
+    machine: Machine | None = None
 
 
 class Engine(Protocol):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from anabranch.errors import PlanError
+from anabranch.plan.models.spark import SparkCosts
 from anabranch.plan.profile import NANOSECONDS, Overheads, Profile
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -33,6 +34,7 @@ class Machine:
         network_mb_s: What one node can send; None for no bound.
         parallel_share: Speed of all cores at work at once, as a part of their speeds one by one.
         overheads: What parallelism costs in each engine, in nanoseconds.
+        spark: What Spark takes there; None if nobody measured it.
 
     Example:
         >>> Machine.of_cores(8).cores
@@ -51,6 +53,7 @@ class Machine:
     network_mb_s: float | None = None
     parallel_share: float = 1.0
     overheads: Mapping[str, Overheads] = field(default_factory=dict)
+    spark: SparkCosts | None = None
 
     def __post_init__(self) -> None:
         """Check sizes."""

@@ -10,6 +10,7 @@ from anabranch.errors import PlanError
 from anabranch.plan.fields import Fields, is_number
 from anabranch.plan.machine import Machine, Matrix
 from anabranch.plan.profile import Overheads
+from anabranch.plan.spark_file import read_spark_costs
 
 
 def read_machine(text: str, name: str = "machine") -> Machine:
@@ -40,6 +41,7 @@ def read_machine(text: str, name: str = "machine") -> Machine:
         fields.number("network_mb_s", None, positive=True),
         fields.number("parallel_share", 1.0, positive=True),
         _overheads(fields),
+        read_spark_costs(text, name),
     )
 
 
