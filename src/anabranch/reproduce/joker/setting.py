@@ -51,7 +51,6 @@ BUCKETS, JOKERS_BUCKETS = 2520, 271
 SCENARIO = Scenario(switch=JOKER_SWITCH, step_s=0.05)
 PACE = Pace(settle=4, periods=2, most=2)
 """Runs here have no noise: two seconds show what the paper averages thirty for."""
-PAPERS_PACE = Pace(settle=3, periods=30, most=30)
 JOKER = Organic(stateless=False, pace=PACE)
 """The thresholds of the paper: 0.8, 0.2 and 0.1."""
 

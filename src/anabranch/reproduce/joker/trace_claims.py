@@ -240,6 +240,9 @@ def _figure_18(run: Adapted) -> list[Claim]:
     ]
 
 
+CHOSEN = "costs are unpublished, and chosen such that the policy gets there"
+
+
 def _figure_19(run: Adapted) -> list[Claim]:
     replicas = (run.shapes["volume"][1], run.shapes["bargain"][1])
     together = [
@@ -249,20 +252,13 @@ def _figure_19(run: Adapted) -> list[Claim]:
         if before.kept and after.kept
     ]
     return [
-        judge(
+        cannot(
             "figure 19",
             "finance becomes 4.4 times as fast: 9 million tuples a second",
             f"{run.speedup:.1f}×, {run.after_per_s / 1e6:.1f} million",
-            4.0 <= run.speedup <= 4.9,
-            "4.0× to 4.9×",
+            CHOSEN,
         ),
-        judge(
-            "figure 19",
-            "4 and 6 replicas",
-            f"{replicas[0]} and {replicas[1]}",
-            replicas == (4, 6),
-            "the same; costs are chosen such that so many are needed, the steps are not",
-        ),
+        cannot("figure 19", "4 and 6 replicas", f"{replicas[0]} and {replicas[1]}", CHOSEN),
         judge(
             "figure 19",
             "bottlenecks of both regions are resolved together",
@@ -293,19 +289,17 @@ def _figure_20(run: Adapted, replayed: Sequence[Step]) -> list[Claim]:
             taken == paper,
             "the same plans, when the policy is shown what the paper saw",
         ),
-        judge(
+        cannot(
             "figure 20",
             "the same, run",
             ", ".join(f"{shape(*s['filter'])} and {shape(*s['window'])}" for s in here),
-            here == paper,
-            "the same plans, at costs as simulated",
+            CHOSEN,
         ),
-        judge(
+        cannot(
             "figure 20",
             "2.86×",
             f"{run.speedup:.2f}×, {run.after_per_s / 1e6:.1f} million lines a second",
-            2.6 <= run.speedup <= 3.1,
-            "2.6× to 3.1×; the source allows 2.86×",
+            CHOSEN,
         ),
         judge(
             "figure 20",
