@@ -17,7 +17,6 @@ from tests.reproduce.joker.scripted import (
     figure_14_runs,
     figure_15_runs,
     figure_18_run,
-    figure_19_run,
     figure_20_steps,
     reproduction,
     series,
