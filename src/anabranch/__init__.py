@@ -13,6 +13,7 @@ from anabranch.io import (
     jsonl,
     memory,
     parquet,
+    redis_stream,
     stamped,
 )
 from anabranch.operators.aggregates import count, first, last, max, mean, min, sum
@@ -81,6 +82,7 @@ __all__ = [
     "parse_json",
     "partitioned",
     "plan",
+    "redis_stream",
     "rollback",
     "run",
     "schema",

@@ -12,6 +12,7 @@ from anabranch.io.jsonl import jsonl
 from anabranch.io.memory import memory
 from anabranch.io.parquet import parquet
 from anabranch.io.read_back import read_back
+from anabranch.io.redis_stream import redis_stream
 from anabranch.io.sink import Sink
 from anabranch.io.source import Chunk, Source
 from anabranch.io.stamped import stamped
@@ -30,5 +31,6 @@ __all__ = [
     "memory",
     "parquet",
     "read_back",
+    "redis_stream",
     "stamped",
 ]

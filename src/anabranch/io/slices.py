@@ -70,6 +70,9 @@ def _stretch(source: Any, cursor: Cursor, budget: int) -> list[Slice]:
     while part < len(parts) and left > 0:
         known = extent(source, parts[part])
         rest = None if known.rows is None else max(known.rows - row, 0)
+        if known.growing and rest is not None:
+            # Rows that have come and no others: whoever reads the slice again finds the same.
+            return [*chosen, Slice(part, row, min(left, rest))] if rest else chosen
         if rest is not None and rest <= (left if known.exact else left * SLACK):
             chosen.append(Slice(part, row, None))
             left -= max(rest, 1)
@@ -127,6 +130,7 @@ class SliceReader:
         self._parts = source.parts()
         self._schema = without_dictionaries(source.schema)
         self.stops: list[Stop] = []
+        self.waited_ms: float | None = None  # by the rows read last
 
     def read(self, rows: int) -> Iterator[tuple[Jumbo, Root]]:
         """Jumbo tuples of at most `rows` tuples, and how far the reader has come with each."""
@@ -148,6 +152,7 @@ class SliceReader:
             if chunk is None:
                 self.stops.append(Stop(piece.part, at, True))
                 return
+            self.waited_ms = chunk.waited_ms
             jumbo = placed(chunk, self._schema, self._rank, piece.part, at)
             at += len(jumbo)
             yield jumbo, place(self._rank, piece.part, at)

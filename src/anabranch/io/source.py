@@ -12,8 +12,14 @@ import pyarrow as pa
 class Chunk:
     """Consecutive rows of one part, and what the source knows about time after them.
 
-    `passed` is a heartbeat: no later row of this source is older than this time. A batch may be
-    empty, either to carry a heartbeat alone or because an unbounded source has nothing yet.
+    A batch may be empty, either to carry a heartbeat alone or because an unbounded source has
+    nothing yet.
+
+    Attributes:
+        batch: The rows.
+        passed: A heartbeat: no later row of this source is older than this time.
+        dry: Whether no more had come when it was read: ask again later, not at once.
+        waited_ms: How long its first row had waited to be read; None when nobody can say.
 
     Example:
         >>> Chunk(pa.record_batch({"x": [1, 2]}), passed=7).batch.num_rows
@@ -22,6 +28,8 @@ class Chunk:
 
     batch: pa.RecordBatch
     passed: int | None = None
+    dry: bool = False
+    waited_ms: float | None = None
 
 
 class Source(Protocol):
@@ -74,11 +82,13 @@ class Extent:
         rows: How many rows it has, about; None when nobody can say, or when it has no end.
         exact: Whether that is the number, not a guess.
         seekable: Whether reading from a row further on costs no more than from the first.
+        growing: Whether `rows` have come so far, all of them to be read, and more may follow.
     """
 
     rows: int | None = None
     exact: bool = False
     seekable: bool = False
+    growing: bool = False
 
 
 def is_pushed(source: Source) -> bool:
@@ -92,7 +102,7 @@ def extent(source: Source, part: str) -> Extent:
     Example:
         >>> from anabranch.io import memory
         >>> extent(memory([{"x": 1}, {"x": 2}]), "memory")
-        Extent(rows=2, exact=True, seekable=True)
+        Extent(rows=2, exact=True, seekable=True, growing=False)
     """
     tell = getattr(source, "extent", None)
     return Extent() if tell is None else tell(part)

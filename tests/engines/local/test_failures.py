@@ -263,16 +263,17 @@ class Quiet(Rows):
 
     def __init__(self) -> None:
         super().__init__([0], bounded=False)
-        self.asked, self.over = threading.Event(), False
+        self.asked, self.failing, self.over = threading.Event(), threading.Event(), False
 
     def __copy__(self) -> Quiet:
         return self
 
     def read(self, part: str, start: int, rows: int) -> Any:
         if self.over or (start and self.asked.wait(10)):
+            self.failing.set()
             raise OSError("the line is dead")
-        if not start:
-            self.asked.set()
+        self.asked.set()
+        self.failing.wait(10)
         return super().read(part, start, rows)
 
 

@@ -139,7 +139,8 @@ class Assembly:
 
     def caught_up(self) -> bool:
         """Whether all that could be read was read, worked on, and is visible."""
-        waiting = all(s.dispenser.expectant or s.dispenser.over for s in self.sources)
+        readers = [source.dispenser for source in self.sources]
+        waiting = all(each.over or (each.expectant and not each.grown()) for each in readers)
         resting = all(s.idle() for s in self.sources) and all(r.idle() for r in self.regions)
         return waiting and resting and all(sink.all_shown for sink in self.sinks)
 

@@ -187,7 +187,10 @@ class Dispenser:
     def nap(self) -> None:
         """Wait a little before asking again for what was not there."""
         with self._change:
-            self._nap(NAP_S)
+            self._napping += 1
+            # What other readers do is no reason to ask earlier.
+            self._change.wait_for(lambda: self._closed or self._stopped, NAP_S)
+            self._napping -= 1
             if self._closed:
                 raise Closed
 
@@ -209,9 +212,22 @@ class Dispenser:
             return max(0, self._given_before + int(due) - self._given)
         if len(self._parts) > MOST_PARTS:
             return None  # looking at each of them would take longer than it is worth
-        known = [extent(self._source, part).rows for part in self._parts]
-        rows = [each for each in known if each is not None]
-        return None if len(rows) < len(known) else max(0, sum(rows) - self._given)
+        known = [extent(self._source, part) for part in self._parts]
+        rows = [each.rows for each in known if each.rows is not None]
+        if len(rows) < len(known):
+            return None
+        # What a reader has claimed of a part that grows may not be there yet.
+        claimed = self._unread() if any(each.growing for each in known) else 0
+        return max(0, sum(rows) - self._given + claimed)
+
+    def grown(self) -> bool:
+        """Whether rows have come to a part that grows, and were not given out."""
+        growing = any(extent(self._source, part).growing for part in self._parts[:1])
+        return growing and bool(self.backlog())
+
+    def _unread(self) -> int:
+        with self._change:
+            return sum(claim.stop - claim.at for claim in self._claims.values())
 
     def hold(self) -> None:
         """Give nothing out for a while."""

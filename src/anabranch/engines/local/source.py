@@ -49,6 +49,7 @@ class SourceRun:
         self._parts = source.parts()
         self.dispenser = Dispenser(source, rank, plan, limit)
         self.probes: list[Probe] = []
+        self.lag_ms: float | None = None  # how long the rows read last had waited
         self._ended = False
         self._lock = Lock()
         outlet.announce([TOGETHER], START, _quota(plan))
@@ -106,12 +107,14 @@ class SourceRun:
         # The readers of one part must not share open files; one that stamps rows has one reader.
         source = copy.copy(self._source) if reader else self._source
         while (claim := self.dispenser.claim(reader)) is not None:
-            self._read_claim(source, reader, claim, probe)
+            if self._read_claim(source, reader, claim, probe):
+                self.dispenser.nap()
         self._end_if_over()
         self.dispenser.leave(reader)
 
-    def _read_claim(self, source: Any, reader: int, claim: Claim, probe: Probe) -> None:
-        over = False
+    def _read_claim(self, source: Any, reader: int, claim: Claim, probe: Probe) -> bool:
+        """Whether all that had come was read, and it is better to wait before asking again."""
+        over = dry = False
         while claim.at < claim.stop and not over:
             probe.begin()
             began_s = time.monotonic()
@@ -119,20 +122,26 @@ class SourceRun:
             probe.end_step(self.name)
             if chunk is None:
                 over = True
-            elif not chunk.batch.num_rows and chunk.passed is None:
-                self.dispenser.give_back(reader)
-                self.dispenser.nap()
-            else:
+                continue
+            nothing = not chunk.batch.num_rows and chunk.passed is None
+            if chunk.waited_ms is not None:
+                self.lag_ms = chunk.waited_ms
+            if not nothing:
                 born_s = began_s if claim.due_s is None else claim.due_s
                 jumbo = placed(chunk, self._schema, self._rank, claim.part, claim.at)
                 probe.count(self.name, 0, len(jumbo))
                 frontier = self.dispenser.frontier_after(reader, len(jumbo))
                 self._send(jumbo, frontier, born_s)
                 self.dispenser.advance(reader, len(jumbo))
+            if (nothing or chunk.dry) and claim.at < claim.stop:
+                dry = self.dispenser.give_back(reader)
+                if not dry:  # another reader has claimed what comes behind it
+                    self.dispenser.nap()
         frontier = self.dispenser.finish(reader, part_over=over)
         if not is_end(frontier):
             self._send(None, frontier, 0.0)
         self.dispenser.told(reader)
+        return dry
 
     def _end_if_over(self) -> None:
         """The last word of a source, told once."""

@@ -1,0 +1,184 @@
+"""The command `anabranch tune APP`: run a policy to its end, and keep the plan that it found."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from anabranch.adapt.registry import DEFAULT, NONE
+from anabranch.adapt.registry import policy as find_policy
+from anabranch.cli.finding import AppName, AsJson, find_flow, read_plan
+from anabranch.cli.outcomes import INTERRUPTED, WRONG_RESULT
+from anabranch.engines.handle import Run
+from anabranch.engines.registry import require_results
+from anabranch.errors import AnabranchError, UnknownNameError
+from anabranch.events import Event
+from anabranch.flow import Flow
+from anabranch.graph import Role
+from anabranch.io.redis_stream import redis_stream
+from anabranch.plan.plan import Plan
+from anabranch.run import start
+from anabranch.view.progress import Progress
+from anabranch.view.rounds import Rounds, as_object, report
+
+QUIET_ROUNDS = 5
+LOOK_S = 0.1
+GRACE_S = 10.0
+BY_USER = "interrupted"
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the command to a command line."""
+    cli.command("tune")(tune_app)
+
+
+def tune_app(
+    name: AppName,
+    policy: Annotated[str, typer.Option(help="Who decides: auto, organic, stepwise, …")] = DEFAULT,
+    engine: Annotated[str, typer.Option(help="What runs it: spark or local.")] = "spark",
+    rounds: Annotated[int | None, typer.Option(min=1, help="Stop after so many plans.")] = None,
+    seconds: Annotated[float, typer.Option(min=0, help="Stop after so long.")] = 300.0,
+    quiet: Annotated[
+        int, typer.Option(min=1, help="Stop when so many decisions in a row changed nothing.")
+    ] = QUIET_ROUNDS,
+    plan_file: Annotated[
+        Path | None, typer.Option("--plan", help="A plan to begin with, from `plan --json`.")
+    ] = None,
+    input: Annotated[
+        list[str] | None,
+        typer.Option(help="Your own files: a path, folder or quoted pattern; may be repeated."),
+    ] = None,
+    redis: Annotated[
+        list[str] | None,
+        typer.Option(help="A stream to read: [SOURCE=]redis://host:6379/0/STREAM; repeatable."),
+    ] = None,
+    format: Annotated[
+        str, typer.Option(help="Entries of --redis have a field per column (fields), or are json.")
+    ] = "fields",
+    master: Annotated[
+        str | None, typer.Option(help="For spark: its master URL; embedded Spark when left out.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A file for the plan.")] = None,
+    report_file: Annotated[
+        Path | None, typer.Option("--report", help="A file for the report, as Markdown.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a policy tune an application until it changes nothing more; report every round."""
+    require_results(engine)
+    if policy == NONE:
+        raise typer.BadParameter("a policy has to tune; `anabranch run` goes without")
+    decider = find_policy(policy)
+    flow = find_flow(name, input or (), endless=True)
+    if redis:
+        flow = reading_streams(flow, redis, format)
+    plan = read_plan(plan_file) if plan_file is not None else None
+    found, progress = Rounds(decider.pace), Progress(name)
+
+    def hear(event: Event) -> None:
+        found.hear(event)
+        progress.hear(event)
+
+    # Sinks may print; what is moved around on a terminal must not be in the way of that.
+    with redirect_stdout(sys.stderr) if as_json else progress.live(Console(stderr=True)):
+        handle = start(flow, engine=engine, plan=plan, policy=decider, master=master, listener=hear)
+        why = wait_for_end(handle, found, rounds, seconds, quiet)
+    best = found.plan or handle.plan
+    title = f"{name} on {engine}, tuned by {policy}"
+    write(out, best.to_json())
+    write(report_file, report(title, why, found))
+    typer.echo(
+        json.dumps(told(name, engine, policy, why, found, best))
+        if as_json
+        else report(title, why, found),
+        nl=as_json,
+    )
+    if why == BY_USER:
+        raise typer.Exit(INTERRUPTED)
+
+
+def wait_for_end(handle: Run, found: Rounds, rounds: int | None, seconds: float, quiet: int) -> str:
+    """Wait until there is a reason to stop, stop, and say what it was."""
+    began = time.monotonic()
+    try:
+        while True:
+            if handle.await_termination(LOOK_S):
+                why = "the input is over"
+                break
+            passed_s = time.monotonic() - began
+            # A plan that is on its way is waited for, as it is the one to be kept.
+            patient = found.under_way and passed_s < seconds + GRACE_S
+            if (why := reason(found, rounds, quiet, passed_s, seconds)) and not patient:
+                break
+        handle.stop()
+    except AnabranchError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(WRONG_RESULT) from error
+    except KeyboardInterrupt:
+        handle.stop()
+        return BY_USER
+    return why
+
+
+def reason(found: Rounds, rounds: int | None, quiet: int, passed_s: float, seconds: float) -> str:
+    """Why to stop; nothing while there is none."""
+    if found.settled(quiet):
+        return f"{quiet} decisions in a row changed nothing"
+    if rounds is not None and len(found.rounds) > rounds:
+        return f"{rounds} plans were looked at"
+    return f"{seconds:g} seconds are over" if passed_s >= seconds else ""
+
+
+def reading_streams(flow: Flow, streams: list[str], format: str) -> Flow:
+    """The flow with Redis streams in place of its sources."""
+    sources, known = {}, flow.names(Role.SOURCE)
+    for text in streams:
+        name, equals, place = text.partition("=")
+        if name not in known or not equals:
+            name, place = known[0], text
+            if len(known) > 1:
+                raise UnknownNameError(
+                    flow.name,
+                    f"SOURCE=URL/STREAM with a source among {list(known)}",
+                    repr(text),
+                    "say which source it is for",
+                )
+        url, _, stream = place.rpartition("/")
+        if "://" not in url or not stream:
+            raise UnknownNameError(
+                flow.name,
+                "a stream as redis://host:6379/0/STREAM",
+                repr(place),
+                "put the key of the stream behind the database",
+            )
+        schema = flow.graph.steps[name].body.source.schema
+        sources[name] = redis_stream(url, stream, schema, format)
+    return flow.reading(sources)
+
+
+def told(
+    name: str, engine: str, policy: str, why: str, found: Rounds, best: Plan
+) -> dict[str, object]:
+    """What `tune --json` prints."""
+    return {
+        "app": name,
+        "engine": engine,
+        "policy": policy,
+        "end": why,
+        "rounds": as_object(found),
+        "plan": json.loads(best.to_json()),
+    }
+
+
+def write(file: Path | None, text: str) -> None:
+    """Write a file, if one is wanted."""
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")

@@ -1,0 +1,289 @@
+"""A Redis stream as a source: rows come when somebody adds them, and can be read again.
+
+Row n is the n-th entry that was ever added. Redis counts them, so what is trimmed at the old end
+shifts no number; deleting entries between others would, and is refused. How to get to a row: see
+`redis_landmarks.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.errors import SourceError
+from anabranch.io.redis_client import END, Entry, Fetched, Standing, StreamClient, numbers_of
+from anabranch.io.redis_landmarks import Landmarks
+from anabranch.io.redis_rows import FIELD, FORMATS, BadEntry, codec_of
+from anabranch.io.source import Chunk, Extent, Source
+from anabranch.operators.schemas import SchemaLike
+from anabranch.operators.schemas import schema as as_schema
+
+FETCH_ROWS = 2_000
+"""Entries asked for at a time: the server answers nobody else meanwhile."""
+
+CHUNK_BYTES = 1 << 26
+"""A chunk ends early past this size."""
+
+REMEMBERED = 16
+EARLIEST_MS = 10**12
+"""Ids before 2001 are not times of arrival, but numbers that somebody has chosen."""
+
+
+def redis_stream(
+    url: str,
+    stream: str,
+    schema: SchemaLike,
+    format: str = "fields",
+    field: str = FIELD,
+    first_row: int = 0,
+) -> RedisStreamSource:
+    """Read a stream of a Redis server (7 or newer), from its first entry on.
+
+    The stream has no end until somebody adds one: an entry with a field `anabranch:end`. It has one
+    reader; to read several streams side by side make each of them a source, and unite those. Keep
+    entries that a run may have to read again: those behind its last checkpoint.
+
+    Args:
+        url: Where the server is, like `redis://localhost:6379/0`.
+        stream: The key of the stream; it need not exist yet.
+        schema: The columns, as an Arrow schema or as text.
+        format: `fields`: each column is a field of the entry, as text, and null where it is
+            missing. `json`: one field holds a JSON object. An entry that does not fit is an error;
+            to skip such entries or set them aside, read their field as a string and use
+            `parse_json(…, on_error=…)`.
+        field: For `json`, which field.
+        first_row: The entry to begin with, counted from 0 by the server; for streams whose first
+            entries are not kept any more.
+
+    Example:
+        >>> lines = redis_stream("redis://localhost:6379/0", "lines", "line: string")
+        >>> lines.schema.names, lines.bounded, lines.parts()
+        (['line'], False, ('lines',))
+    """
+    return RedisStreamSource(url, stream, schema, format, field, first_row)
+
+
+class RedisStreamSource(Source):
+    """See `redis_stream`."""
+
+    one_reader = True
+
+    def __init__(
+        self, url: str, stream: str, schema: SchemaLike, format: str, field: str, first_row: int
+    ) -> None:
+        """Remember what to read; nobody connects before it is needed."""
+        self._client = StreamClient(url, stream)
+        self._schema = as_schema(schema, "redis_stream")
+        self._first_row = first_row
+        if not self._schema.names:
+            raise self._client.error("columns to read", "none", "pass schema='name: type, …'")
+        if format not in FORMATS:
+            raise self._client.error(
+                f"a format among {list(FORMATS)}", repr(format), "pass one of those as format="
+            )
+        if first_row < 0:
+            raise self._client.error("first_row of 0 or more", str(first_row), "pass another one")
+        self._codec = codec_of(format, self._schema, field)
+        self._landmarks = Landmarks(self._client)
+        self._before: dict[int, bytes] = {}  # by row, the id of the entry before it
+
+    def __repr__(self) -> str:
+        """The description that errors use."""
+        return repr(self._client)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what was remembered of the stream."""
+        return {**self.__dict__, "_before": {}}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns given."""
+        return self._schema
+
+    @property
+    def bounded(self) -> bool:
+        """Nobody knows whether it will end."""
+        return False
+
+    @property
+    def order(self) -> str:
+        """Entries are ordered by their ids."""
+        return "entry of the stream"
+
+    def parts(self) -> tuple[str, ...]:
+        """One part."""
+        return (self._client.stream,)
+
+    def due_rows(self, elapsed_s: float) -> int | None:
+        """Rows are due when they are there."""
+        return None
+
+    def extent(self, part: str) -> Extent:
+        """How many rows have come; exactly so many behind the end of the stream."""
+        standing = self._client.look()
+        rows = max(0, standing.behind - self._first_row)
+        if standing.ended:
+            return Extent(max(0, rows - 1), exact=True)
+        return Extent(rows, growing=True)
+
+    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+        """At most `rows` rows from row `start` on, as far as they have come; None at the end."""
+        batches: list[pa.RecordBatch] = []
+        waited_ms: float | None = None
+        at, stop = start + self._first_row, start + self._first_row + rows
+        ended = dry = False
+        while at < stop and not (ended or dry or sum(b.nbytes for b in batches) > CHUNK_BYTES):
+            fetched = self._fetch(at, min(stop - at, FETCH_ROWS))
+            entries = _before_end(fetched.entries)
+            ended = len(entries) < len(fetched.entries)
+            dry = at + len(fetched.entries) >= fetched.standing.behind
+            if waited_ms is None:
+                waited_ms = _waited_ms(fetched)
+            if entries:
+                batches.append(self._decoded(at, entries))
+            at += len(entries)
+        if not batches:
+            return None if ended else Chunk(self._nothing(), dry=True, waited_ms=0.0)
+        batch = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
+        return Chunk(batch, dry=dry and not ended, waited_ms=waited_ms)
+
+    # Getting to a row
+
+    def _locate(self, row: int) -> bytes | None:
+        """The id of the entry before a row, behind which to ask for it; None at the first one."""
+        while (before := self._before.get(row)) is None:
+            standing = self._client.look()
+            self._require(standing, row)
+            if row == standing.first:
+                return None
+            if row == standing.behind:
+                return standing.last
+            self._walk(row, standing)
+        return before
+
+    def _walk(self, row: int, standing: Standing) -> None:
+        """Count entries from the nearest place that is known; it is remembered where that ends."""
+        at, before = standing.first, None
+        landmark = self._landmarks.before(row - 1)
+        if landmark is not None and standing.first <= landmark[0]:
+            at, before = landmark[0] + 1, landmark[1]
+        while at < row:
+            most = min(row - at, FETCH_ROWS)
+            fetched = self._behind(before, at, most)
+            if fetched is None and landmark is not None and before == landmark[1]:
+                self._landmarks.forget(landmark[1])  # of a stream that was there before this one
+                return
+            if fetched is not None and fetched.standing.first > at:
+                return  # trimmed while we count: look again what there is
+            at, before = self._passed(fetched, at, most)
+
+    def _fetch(self, row: int, most: int) -> Fetched:
+        """Entries from a row on, and exactly those."""
+        fetched = self._behind(self._locate(row), row, most)
+        if fetched is not None:
+            self._require(fetched.standing, row)
+            self._landmarks.note(row, fetched.entries, fetched.standing.first)
+        self._passed(fetched, row, most)
+        assert fetched is not None, "else it was not passed"
+        return fetched
+
+    def _behind(self, before: bytes | None, row: int, most: int) -> Fetched | None:
+        """What comes behind the entry before a row; None if that entry is not there any more.
+
+        The entry itself is asked for, too: where it is missing, and was not trimmed, the stream is
+        another one than before.
+        """
+        if before is None:
+            return self._client.fetch(b"-", most)
+        fetched = self._client.fetch(before, most + 1)
+        if fetched.entries and fetched.entries[0][0] == before:
+            return replace(fetched, entries=fetched.entries[1:])
+        trimmed = row - 1 < fetched.standing.first
+        return replace(fetched, entries=fetched.entries[:most]) if trimmed else None
+
+    def _passed(self, fetched: Fetched | None, row: int, most: int) -> tuple[int, bytes | None]:
+        """The row behind some entries, and the id before it; refuses what cannot be."""
+        there = 0 if fetched is None else min(most, fetched.standing.behind - row)
+        if fetched is None or len(fetched.entries) != there:
+            raise self._written_anew(
+                f"the entries behind row {row - 1 - self._first_row}, as when it was read",
+                "other entries",
+            )
+        if not fetched.entries:
+            return row, None
+        row, before = row + there, fetched.entries[-1][0]
+        self._remember(row, before)
+        return row, before
+
+    def _remember(self, row: int, before: bytes) -> None:
+        self._before.pop(row, None)
+        self._before[row] = before
+        for oldest in list(self._before)[:-REMEMBERED]:
+            self._before.pop(oldest, None)
+
+    def _require(self, standing: Standing, row: int) -> None:
+        """Refuse a row that is not kept, or that the stream never had."""
+        if standing.torn:
+            raise self._client.error(
+                "entries that are removed at the old end only",
+                "a stream with entries deleted between others",
+                "trim it behind them (XTRIM), or write the stream anew under another key",
+            )
+        if row < standing.first:
+            raise self._client.error(
+                f"row {row - self._first_row}",
+                f"a stream that was trimmed: row {standing.first - self._first_row} is the first "
+                "one kept",
+                f"keep more entries (MAXLEN); to go without the lost ones start afresh, in a new "
+                f"checkpoint directory, with first_row={standing.first}",
+            )
+        if row > standing.behind:
+            raise self._written_anew(
+                f"at least {row - self._first_row} rows, which were read before",
+                f"{standing.behind - self._first_row}",
+            )
+
+    def _written_anew(self, expected: str, got: str) -> SourceError:
+        return self._client.error(
+            expected,
+            f"{got}: the stream was deleted and written anew",
+            "start afresh in a new checkpoint directory",
+        )
+
+    # Rows
+
+    def _decoded(self, row: int, entries: list[Entry]) -> pa.RecordBatch:
+        try:
+            return self._codec.decode(entries)
+        except BadEntry as error:
+            id = entries[error.number][0].decode()
+            raise self._client.error(
+                error.expected,
+                f"{error.got} in row {row + error.number - self._first_row} (entry {id})",
+                "mend who writes; to skip such entries or set them aside, read the field as a "
+                "string and use parse_json(…, on_error='skip' or 'side')",
+            ) from error
+
+    def _nothing(self) -> pa.RecordBatch:
+        arrays = [pa.array([], field.type) for field in self._schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _before_end(entries: Any) -> list[Entry]:
+    end = next((n for n, (_, fields) in enumerate(entries) if END in fields), len(entries))
+    return list(entries[:end])
+
+
+def _first_id(fetched: Fetched) -> bytes | None:
+    return fetched.entries[0][0] if fetched.entries else None
+
+
+def _waited_ms(fetched: Fetched) -> float | None:
+    """How long the first entry was there, by the server's clock."""
+    first = _first_id(fetched)
+    if first is None:
+        return None
+    came_ms, _ = numbers_of(first)
+    return max(0.0, fetched.now_ms - came_ms) if came_ms >= EARLIEST_MS else None

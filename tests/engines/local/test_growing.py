@@ -1,0 +1,84 @@
+"""Parts that grow, on threads: asked again after a while, with a backlog that counts what waits."""
+
+from __future__ import annotations
+
+import threading
+
+import anabranch as ab
+from anabranch.engines.local.dispenser import Dispenser
+from anabranch.engines.local.engine import LocalEngine, Options
+from anabranch.plan.plan import Plan, SourcePlan
+from tests.engines.local.handmade import wait_until
+from tests.engines.spark.test_growing import Growing
+
+
+class Counted(Growing):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def read(self, part, start, rows):
+        self.reads += 1
+        return super().read(part, start, rows)
+
+
+def test_rows_that_a_reader_has_claimed_wait_until_it_has_them():
+    source = Growing(10)
+    dispenser = Dispenser(source, 0, SourcePlan("rows", batch_rows=100))
+    assert dispenser.backlog() == 10
+    dispenser.change(SourcePlan("rows", batch_rows=100))
+    claim = dispenser.claim(0)
+    assert (claim.at, claim.stop, dispenser.backlog()) == (0, 100, 10)
+    dispenser.advance(0, 4)
+    assert (dispenser.backlog(), dispenser.grown()) == (6, True)
+    dispenser.advance(0, 6)
+    assert (dispenser.backlog(), dispenser.grown()) == (0, False)
+
+
+def started(source: Growing) -> tuple[LocalEngine, ab.Flow]:
+    flow = ab.Flow("growing")
+    flow.source("rows", source).sink("out", ab.collect())
+    engine = LocalEngine(flow, Plan.sequential(flow), Options())
+    engine.start(lambda event: None)
+    return engine, flow
+
+
+class Trickling(Counted):
+    """Has one more row whenever it is asked."""
+
+    def read(self, part, start, rows):
+        self.rows += 1
+        return super().read(part, start, rows)
+
+
+def test_rows_that_trickle_in_are_let_gather():
+    source = Trickling()
+    engine, _ = started(source)
+    try:
+        threading.Event().wait(0.3)
+        assert 2 <= source.reads <= 60  # a nap takes 10 ms
+    finally:
+        engine.stop()
+
+
+def test_all_is_caught_up_with_once_what_has_come_is_visible():
+    source = Counted(5)
+    engine, _ = started(source)
+    try:
+        wait_until(engine.caught_up)
+        assert engine.rows == (5, 5)
+        source.rows = 9
+        assert not engine.caught_up() or engine.rows == (9, 9)
+        wait_until(engine.caught_up)
+        assert engine.rows == (9, 9)
+    finally:
+        engine.stop()
+
+
+def test_a_run_ends_when_the_end_has_come():
+    source = Growing(5)
+    engine, flow = started(source)
+    source.rows, source.ended = 8, True
+    assert engine.wait(20)
+    table = flow.graph.steps["out"].body.sink.table()
+    assert table["row"].to_pylist() == list(range(8))

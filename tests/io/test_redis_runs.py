@@ -1,0 +1,234 @@
+"""Flows that read a Redis stream, on both engines: nothing is lost and nothing comes twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import anabranch as ab
+from anabranch.adapt.policy import Pace
+from anabranch.adapt.stepwise import Stepwise
+from anabranch.errors import SourceError
+from anabranch.events import Event, Observation, Observed
+from anabranch.io.pacing import Steps
+from anabranch.io.read_back import read_back
+from anabranch.io.redis_client import END, StreamClient
+from anabranch.io.replaying import Replay
+from anabranch.plan.plan import Plan
+from anabranch.testing.sequential import run_sequential
+from tests.engines.spark.conftest import spark
+from tests.io.redis_job import COLUMNS, flow_of, plan_of
+from tests.io.redis_server import RedisServer, redis_server, stream
+
+__all__ = ["redis_server", "spark", "stream"]
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ENGINES = [
+    "local",
+    pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.xdist_group("spark")]),
+]
+
+
+def rows_of(first: int, stop: int) -> list[dict[str, int]]:
+    return [{"n": n, "key": n % 7} for n in range(first, stop)]
+
+
+def add(server: RedisServer, stream: str, first: int, stop: int, *, end: bool = False) -> None:
+    asked = server.client.pipeline(transaction=False)
+    for row in rows_of(first, stop):
+        asked.xadd(stream, row)
+    if end:
+        asked.xadd(stream, {END: ""})
+    asked.execute()
+
+
+def expected(rows: int) -> list[dict[str, Any]]:
+    source = ab.memory(rows_of(0, rows), ab.schema(COLUMNS))
+    return run_sequential(flow_of(source, ab.collect())).rows("out")
+
+
+def options_of(engine: str, request: pytest.FixtureRequest) -> dict[str, Any]:
+    session = {"session": request.getfixturevalue("spark")} if engine == "spark" else {}
+    return {"engine": engine, **session}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_comes_while_a_flow_runs_is_worked_on_until_the_end_comes(
+    redis_server, stream, engine, request
+):
+    sink = ab.collect()
+    flow = flow_of(ab.redis_stream(redis_server.url, stream, COLUMNS), sink)
+    seen: list[Observation] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Observed):
+            seen.append(event.observation)
+
+    add(redis_server, stream, 0, 100)
+    handle = ab.start(flow, plan=plan_of(flow, 40), listener=hear, **options_of(engine, request))
+    assert handle.process_all_available()
+    assert sink.table().to_pylist() == expected(100)
+    add(redis_server, stream, 100, 250)
+    assert handle.process_all_available()
+    assert sink.table().to_pylist() == expected(250)
+    add(redis_server, stream, 250, 300, end=True)
+    assert handle.await_termination(60)
+    assert handle.result().ended
+    assert sink.table().to_pylist() == expected(300)
+    assert sum(each.rows_in for each in seen) == 300
+    assert seen[-1].sources[0].backlog_rows == 0
+    assert all(0 <= each.lag_ms < 60_000 for each in seen)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_run_that_was_stopped_goes_on_where_it_was(
+    redis_server, stream, engine, request, tmp_path
+):
+    source = ab.redis_stream(redis_server.url, stream, COLUMNS)
+    flow = flow_of(source, ab.parquet(tmp_path / "out"))
+    options = options_of(engine, request) | {"checkpoint": tmp_path / "checkpoint"}
+    add(redis_server, stream, 0, 120)
+    first = ab.start(flow, plan=plan_of(flow, 50), **options)
+    assert first.process_all_available()
+    first.stop()
+    add(redis_server, stream, 120, 200, end=True)
+    # What the checkpoint has need not be kept.
+    redis_server.client.xtrim(stream, maxlen=81, approximate=False)
+    again = ab.run(flow, plan=plan_of(flow, 50), **options)
+    assert (again.rows_in, again.ended) == (80, True)
+    assert read_back(tmp_path / "out").to_pylist() == expected(200)
+
+
+def test_rows_that_are_gone_end_the_run_with_an_error_that_says_so(redis_server, stream):
+    add(redis_server, stream, 0, 50)
+    redis_server.client.xtrim(stream, maxlen=20, approximate=False)
+    flow = flow_of(ab.redis_stream(redis_server.url, stream, COLUMNS), ab.collect())
+    with pytest.raises(SourceError, match="row 30 is the first one kept"):
+        ab.run(flow, engine="local", policy="none")
+
+
+# --- kills --------------------------------------------------------------------------------------
+
+
+@contextmanager
+def job(engine: str, server: RedisServer, stream: str, folder: Path) -> Iterator[Any]:
+    """The job in a process group of its own, with the JVM that it may start."""
+    command = [sys.executable, "-m", "tests.io.redis_job", engine, server.url, stream, folder]
+    with (folder / "log.txt").open("a") as log:
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=REPOSITORY,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):  # it has ended
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+
+def heard(process: Any, batches: int) -> list[str]:
+    """What it says, until it has said so many times that rows were read, or has ended."""
+    said: list[str] = []
+    while line := process.stdout.readline().strip():
+        said.append(line)
+        if sum(each != "batch 0" for each in said) >= batches:
+            break
+    return said
+
+
+KILLS = {"local": (2, 5, 3), "spark": (3,)}
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.xdist_group("kills")
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_killed_reader_loses_nothing_and_doubles_nothing(redis_server, stream, engine, tmp_path):
+    rows = 0
+    for batches in KILLS[engine]:
+        with job(engine, redis_server, stream, tmp_path) as process:
+            for _ in range(batches):  # rows come while it runs
+                add(redis_server, stream, rows, rows + 150)
+                rows += 150
+                heard(process, 1)
+        add(redis_server, stream, rows, rows + 30)  # and while it does not
+        rows += 30
+    add(redis_server, stream, rows, rows + 10, end=True)
+    with job(engine, redis_server, stream, tmp_path) as process:
+        said = heard(process, 10_000)
+    assert said[-1] == "ended", (tmp_path / "log.txt").read_text()[-3000:]
+    assert read_back(tmp_path / "out").to_pylist() == expected(rows + 10)
+
+
+# --- a rate beyond what the plan can do ---------------------------------------------------------
+
+ROW_S = 0.001
+STEPS = "0:400, 4:1600, 12:200"
+SECONDS = 18.0
+
+
+def slow(batch: Any) -> dict[str, Any]:
+    """As if each row had to be looked up somewhere: one replica does a thousand a second."""
+    time.sleep(ROW_S * batch.num_rows)
+    return {}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.xdist_group("kills")
+def test_a_rate_above_capacity_is_answered_by_recalibration_and_the_backlog_drains(
+    redis_server, stream
+):
+    flow, sink = ab.Flow("stepped"), ab.collect()
+    source = ab.redis_stream(redis_server.url, stream, "n: int64")
+    flow.source("rows", source).map("slow", slow, keeps="*").sink("out", sink)
+    numbers = ab.memory([{"n": n} for n in range(40_000)])
+    replay = Replay(numbers, StreamClient(redis_server.url, stream), Steps.parse(STEPS))
+
+    def generate() -> None:
+        replay.run(seconds=SECONDS)
+        replay.end()
+
+    generator = Thread(target=generate)
+    generator.start()
+    seen: list[Observation] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Observed):
+            seen.append(event.observation)
+
+    handle = ab.start(
+        flow,
+        engine="local",
+        plan=Plan.sequential(flow).with_source("rows", batch_rows=256, in_flight_limit=1024),
+        policy=Stepwise(pace=Pace(settle=1, periods=2, most=10), patience=1),
+        listener=hear,
+    )
+    generator.join()
+    assert handle.await_termination(60)
+    sent = replay.outcome().rows
+    assert sink.table()["n"].to_pylist() == list(range(sent))
+    backlogs = [each.sources[0].backlog_rows for each in seen]
+    most = backlogs.index(max(backlogs))
+    assert backlogs[most] > 400  # what comes in a quarter of a second at the higher rate
+    assert max(backlogs[:3]) < 100
+    assert backlogs[-1] == 0
+    assert seen[most].lag_ms > 100
+    said = [decision.why for decision in handle.decisions]
+    assert any("backlog" in why and "recalibrating" in why for why in said), said
+    widened = [change.moved for change in handle.reconfigurations]
+    assert any("1 → 2 replicas of region slow" in str(moved) for moved in widened), widened
