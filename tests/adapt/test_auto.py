@@ -77,6 +77,20 @@ def test_a_jump_that_does_not_help_is_reverted_and_not_tried_again_under_the_sam
     assert len(wider) == len(set(wider))
 
 
+def test_where_nothing_comes_any_more_one_copy_of_everything_is_left() -> None:
+    system = Modelled(PARSE_COUNT_TOP, offered=lambda s: 60_000.0 if s < 60 else 0.0)
+    run = tuned(system, 120)
+    assert max(threads(plan) for plan in run.plans) > threads(Plan.sequential(system.flow))
+    assert threads(run.plan) == threads(Plan.sequential(system.flow))
+    assert "failed" not in [decision.outcome for decision in run.journal]
+
+
+def test_a_load_that_begins_and_ends_does_not_confuse_it() -> None:
+    system = Modelled(PARSE_COUNT_TOP, offered=lambda s: 0.0 if s % 40 < 20 else 30_000.0)
+    run = tuned(system, 400)
+    assert "failed" not in [decision.outcome for decision in run.journal]
+
+
 def test_without_a_model_nothing_is_proposed() -> None:
     flow = Modelled(PARSE_COUNT_TOP).flow
     policy = Auto()

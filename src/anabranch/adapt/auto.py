@@ -74,7 +74,7 @@ class Auto:
         """A wider plan where the one in force does not keep up, a narrower one where it could."""
         forecast = Forecast.of(seen, memory.trust)
         if forecast is None:
-            return memory, None
+            return self._idle(memory, seen)
         memory = replace(memory, trust=forecast.trust)
         if memory.wait:
             return replace(memory, wait=memory.wait - 1), None
@@ -86,6 +86,16 @@ class Auto:
         if memory.low + 1 < self.patience:
             return replace(memory, low=memory.low + 1), None
         return replace(memory, low=0), narrower
+
+    def _idle(self, memory: Learnt, seen: Seen) -> tuple[Learnt, Proposal | None]:
+        """Where nothing comes for a while, one copy of everything will do."""
+        plan = narrowest(seen.plan)
+        if seen.rate_per_s or seen.backlog != 0 or plan == seen.plan or plan in seen.barred:
+            return memory, None
+        if memory.low + 1 < self.patience:
+            return replace(memory, low=memory.low + 1), None
+        why = f"nothing comes, {changes(seen.plan, plan)} is enough"
+        return replace(memory, low=0), Proposal(plan, why)
 
     def _wider(self, forecast: Forecast) -> Proposal | None:
         seen, wanted = forecast.seen, forecast.wanted_per_s
@@ -141,6 +151,16 @@ def work_changed(before: Seen, after: Seen) -> bool:
     profiles = measured_profile(before), measured_profile(after)
     works = [profile.work for profile in profiles if profile is not None]
     return len(works) == 2 and far(works[0], works[1], LOAD_CHANGE)
+
+
+def narrowest(plan: Plan) -> Plan:
+    """One copy and one pipeline of everything, batches as they are."""
+    for region in plan.regions:
+        steps = sum(len(pipeline) for pipeline in region.pipelines)
+        plan = plan.with_replicas(region.region, 1).with_pipelines(region.region, steps)
+    for source in plan.sources:
+        plan = plan.with_source(source.source, replicas=1)
+    return plan
 
 
 def used(forecast: Forecast) -> str:

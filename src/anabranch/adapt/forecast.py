@@ -72,8 +72,10 @@ class Forecast:
         rate = latest(self.seen.rates)
         if self.saturated:
             return rate
-        by_use = rate / max(used_share(self.seen), LEAST_USED)
         by_model = self.promised_now * (1.0 if self.trust is None else self.trust)
+        if not rate:
+            return by_model
+        by_use = rate / max(used_share(self.seen), LEAST_USED)
         return max(rate, min(by_use, by_model))
 
     @property

@@ -8,6 +8,7 @@ for a rate is found without a search.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from anabranch.flow import Flow
 from anabranch.plan.answer import Answer, RegionChoice
@@ -47,7 +48,7 @@ class FlowModel:
         """The cheapest plan that promises a rate, or the one that promises most."""
         problem = self._problem(profile)
         if rate_per_s is not None:
-            found = cheapest(problem, 1 / (rate_per_s / per_s(profile)))
+            found = cheapest(problem, per_s(profile) / rate_per_s if rate_per_s else inf)
             if found is not None:
                 return as_plan(self._flow, found, plan)
         most = exact(problem)
@@ -90,20 +91,17 @@ def cheapest(problem: Problem, turn: float) -> Answer | None:
     profile, chosen = problem.profile, []
     for run in problem.runs:
         ways = cuttings(profile, run, True)[len(run)]
-        fast = [
-            o for o in options(profile, run, ways, problem.most_threads, True) if o.turn <= turn
-        ]
+        found = options(profile, run, ways, problem.most_threads, True)
+        fast = [option for option in found if option.turn <= turn]
         if not fast:
             return None
         chosen.append(min(fast, key=_cost))
-    found = tuple(option.choice for option in chosen)
-    promised = estimate(profile, found, problem.machine.capacity)
-    if (
-        promised.throughput * turn < 1 - 1e-9
-        or sum(o.threads for o in chosen) > problem.most_threads
-    ):
+    plan = tuple(option.choice for option in chosen)
+    promised = estimate(profile, plan, problem.machine.capacity)
+    slower = promised.throughput < (1 - 1e-9) / turn
+    if slower or sum(option.threads for option in chosen) > problem.most_threads:
         return None
-    return Answer(found, promised.throughput, promised.utilization)
+    return Answer(plan, promised.throughput, promised.utilization)
 
 
 def _cost(option: Option) -> tuple[int, float, int]:
