@@ -59,6 +59,14 @@ class PipelineMetrics:
 
 
 @dataclass(frozen=True)
+class HotKey:
+    """The key that comes most often: in words, and its part of a region's tuples, estimated."""
+
+    key: str
+    share: float
+
+
+@dataclass(frozen=True)
 class RegionMetrics:
     """One region.
 
@@ -69,6 +77,10 @@ class RegionMetrics:
         loaded_bytes: Bytes of state loaded.
         queue_jumbos: Jumbo tuples that wait in front of it, on average.
         queue_rows: Tuples in them.
+        replica_busy: Part of the time that each replica worked, in its busiest thread.
+        bucket_rows: Tuples that came, by bucket; empty where tuples are not dealt out by bucket,
+            as with one replica.
+        hottest_key: The key that comes most often there; None if none stands out.
     """
 
     region: str
@@ -77,16 +89,29 @@ class RegionMetrics:
     loaded_bytes: int = 0
     queue_jumbos: float = 0.0
     queue_rows: float = 0.0
+    replica_busy: tuple[float, ...] = ()
+    bucket_rows: tuple[int, ...] = ()
+    hottest_key: HotKey | None = None
 
 
 @dataclass(frozen=True)
 class SourceMetrics:
-    """One source: tuples read, their rate, and how many are known to wait."""
+    """One source.
+
+    Attributes:
+        source: Its name.
+        rows: Tuples read.
+        rate_per_s: Their rate.
+        backlog_rows: How many are known to wait; None when nobody can say.
+        lag_ms: How long the tuples read last had waited where they come from, in a queue that
+            knows when they came; None elsewhere.
+    """
 
     source: str
     rows: int
     rate_per_s: float
     backlog_rows: int | None = None
+    lag_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -146,6 +171,14 @@ class Observation:
     regions: tuple[RegionMetrics, ...] = ()
     sources: tuple[SourceMetrics, ...] = ()
     latency_p999_ms: float | None = None
+
+    @property
+    def lag_ms(self) -> float:
+        """How long the tuples read last had waited to be read, at the source that lags most.
+
+        From a tuple's arrival in its queue to its result takes this and the latency.
+        """
+        return max((s.lag_ms for s in self.sources if s.lag_ms is not None), default=0.0)
 
     def step(self, name: str) -> StepMetrics:
         """The metrics of one step."""

@@ -7,7 +7,16 @@ import sys
 import typer
 
 from anabranch.apps import APPS
-from anabranch.cli import checking, measuring, planning, running, simulating
+from anabranch.cli import (
+    checking,
+    measuring,
+    planning,
+    replaying,
+    running,
+    simulating,
+    sizing,
+    tuning,
+)
 from anabranch.cli.outcomes import INTERRUPTED, WRONG_INPUT
 from anabranch.errors import AnabranchError
 from anabranch.reproduce import command as reproducing
@@ -28,7 +37,17 @@ def list_apps() -> None:
         typer.echo(f"{name:{width}}  {(module.__doc__ or '').splitlines()[0]}")
 
 
-for group in (running, checking, measuring, planning, simulating, reproducing):
+for group in (
+    running,
+    tuning,
+    replaying,
+    checking,
+    measuring,
+    planning,
+    sizing,
+    simulating,
+    reproducing,
+):
     group.register(cli)
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from anabranch.engines.local.assembly import Assembly
 from anabranch.engines.local.probe import Probe
-from anabranch.engines.local.profiler import Average, Profiler
+from anabranch.engines.local.profiler import Profiler
+from anabranch.events import HotKey
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.operators.aggregates import count
 from anabranch.plan.plan import Plan
+from anabranch.state.hashing import hash_columns
 
 
 class Scripted(Probe):
@@ -47,14 +51,6 @@ def probe(profiler: Profiler, plan: Plan, region: str, replica: int = 0) -> Scri
     return made
 
 
-def test_an_average_begins_with_its_first_value_and_forgets_by_and_by():
-    average = Average(periods=9)
-    assert [average.add(value) for value in (1.0, 1.0, 0.0)] == pytest.approx([1.0, 1.0, 0.8])
-    for _ in range(100):
-        last = average.add(0.0)
-    assert last < 1e-6
-
-
 def test_a_look_tells_what_was_done_since_the_last_one(watched: Any):
     profiler, plan = watched
     replicas = [probe(profiler, plan, "count", r) for r in range(2)]
@@ -80,6 +76,32 @@ def test_a_pipeline_is_as_busy_as_its_replicas_on_average(watched: Any):
     assert pipeline.overhead_share == pytest.approx(0.1)
 
 
+def test_a_replica_is_as_busy_as_its_busiest_thread(watched: Any):
+    profiler, plan = watched
+    first, last = plan.region("count").pipelines[0][:1], plan.region("count").pipelines[0][1:]
+    for replica, spent in enumerate(((0.2, 0.5), (0.1, 0.0))):
+        for steps, cpu_s in zip((first, last), spent, strict=True):
+            thread = Scripted("count", steps, replica)
+            profiler.watch(thread)
+            thread.work(steps[0], 1, 1, cpu_s)
+    seen = profiler.look(1.0, plan, written=0)
+    region = next(each for each in seen.regions if each.region == "count")
+    assert region.replica_busy == pytest.approx((0.5, 0.1))
+
+
+def test_a_look_tells_what_came_to_each_bucket_since_the_last_one(watched: Any):
+    profiler, plan = watched
+    loads = next(run.loads for run in profiler._regions if run.region.name == "count")
+    keys = pa.array([7] * 30 + [8] * 10)
+    counts = np.array([0, 30, 10, 0])
+    loads.note(counts, hash_columns([keys]), [keys])
+    seen = [profiler.look(float(second), plan, written=0).regions for second in (1, 2)]
+    first, second = [next(r for r in regions if r.region == "count") for regions in seen]
+    assert first.bucket_rows == (0, 30, 10, 0)
+    assert first.hottest_key == HotKey("k 7", 0.75)
+    assert (second.bucket_rows, second.hottest_key) == ((), None)
+
+
 def test_a_probe_that_has_ended_is_counted_once_more_and_then_forgotten(watched: Any):
     profiler, plan = watched
     ended = probe(profiler, plan, "count")
@@ -90,19 +112,19 @@ def test_a_probe_that_has_ended_is_counted_once_more_and_then_forgotten(watched:
     assert not profiler._readings
 
 
-def test_averages_of_regions_that_have_switched_begin_anew(watched: Any):
+def test_busy_shares_and_rates_are_those_of_the_period_alone(watched: Any):
     profiler, plan = watched
     replica = probe(profiler, plan, "count")
 
-    def busy(at_s: float, cpu_s: float) -> float:
-        replica.work("count", 1, 1, cpu_s)
+    def shown(at_s: float, rows: int, cpu_s: float) -> tuple[float, float]:
+        replica.work(replica.steps[0], rows, rows, cpu_s)
         seen = profiler.look(at_s, plan, written=0)
-        return next(each.busy_share for each in seen.pipelines if each.region == "count")
+        busy = next(each.busy_share for each in seen.pipelines if each.region == "count")
+        return busy, next(each.rows_per_s for each in seen.regions if each.region == "count")
 
-    assert busy(1.0, 1.0) == pytest.approx(0.5)
-    assert busy(2.0, 0.0) == pytest.approx(0.5 * (1 - 2 / 31))
-    profiler.forget(["count"])
-    assert busy(3.0, 0.2) == pytest.approx(0.1)
+    assert shown(1.0, 100, cpu_s=1.0) == pytest.approx((0.5, 100.0))
+    assert shown(3.0, 0, cpu_s=0.0) == (0.0, 0.0)
+    assert shown(5.0, 100, cpu_s=0.4) == pytest.approx((0.1, 50.0))
 
 
 def test_a_look_without_time_in_between_divides_by_nothing(watched: Any):

@@ -13,7 +13,15 @@ from anabranch.engines.simulator.engine import SimulatorEngine
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.engines.simulator.scenario import Load, Scenario, SwitchCost
 from anabranch.errors import EngineError, PlanError
-from anabranch.events import Observed, Reconfiguration, RunEnded, RunStarted
+from anabranch.events import (
+    HotKey,
+    Observed,
+    Reconfiguration,
+    RegionMetrics,
+    RunEnded,
+    RunStarted,
+)
+from anabranch.plan.bucket_map import balanced
 from anabranch.plan.machine import Machine
 from anabranch.plan.plan import Plan
 from anabranch.plan.profile import (
@@ -139,13 +147,58 @@ def test_a_policy_that_listens_can_follow_a_load():
     assert run.simulation.intake.sources["a"].backlog < 1
 
 
-def test_averages_begin_anew_with_another_plan():
+def test_busy_shares_are_those_of_the_second_alone():
     run, events = engine(scenario=Scenario(loads=(Load(((0.0, 250.0),)),)))
     run.wait(10.0)
     assert observed(events)[-1].pipelines[0].busy_share == pytest.approx(0.75)
     run.apply(START.with_replicas("a", 3))
     run.wait(2.0)
-    assert observed(events)[-1].pipelines[0].busy_share == pytest.approx(0.25, rel=0.05)
+    assert observed(events)[-1].pipelines[0].busy_share == pytest.approx(0.25)
+
+
+def skewed(share: float, replicas: int) -> RegionMetrics:
+    """One region in which a key has a share of the tuples, as the last second showed it."""
+    keyed = {"state": State.PARTITIONED, "key": ("k",), "keys": 1000}
+    profile = chain([OperatorProfile("a", 1.0, hottest_key_share=share, **keyed)], unit="ms")
+    flow = flow_of(profile)
+    plan = Plan.sequential(flow).with_replicas("a", replicas)
+    load = Scenario(loads=(Load(((0.0, 600.0),)),))
+    run, events = engine(plan, scenario=load, flow=flow, profile=profile)
+    run.wait(3.0)
+    return observed(events)[-1].regions[0]
+
+
+def test_replicas_are_as_busy_as_their_buckets_make_them():
+    region = skewed(0.5, replicas=2)
+    assert sum(region.bucket_rows) == pytest.approx(600, abs=len(region.bucket_rows) / 2)
+    assert max(region.bucket_rows) >= 300
+    owners = balanced(len(region.bucket_rows), 2)
+    rows = [
+        sum(n for n, o in zip(region.bucket_rows, owners, strict=True) if o == r) for r in (0, 1)
+    ]
+    assert region.replica_busy == pytest.approx([n * 1e-3 for n in rows], abs=0.1)
+    assert region.hottest_key == HotKey("key 0", 0.5)
+
+
+def test_a_replica_is_as_busy_as_its_busiest_thread():
+    first, second = (
+        OperatorProfile(name, cost, state=State.PARTITIONED, key=("k",))
+        for name, cost in (("one", 1.0), ("two", 3.0))
+    )
+    profile = chain([first, second], unit="ms")
+    flow = flow_of(profile)
+    plan = Plan.sequential(flow).with_pipelines("one", 1, 1).with_replicas("one", 2)
+    load = Scenario(loads=(Load(((0.0, 200.0),)),))
+    run, events = engine(plan, scenario=load, flow=flow, profile=profile)
+    run.wait(3.0)
+    assert observed(events)[-1].regions[0].replica_busy == pytest.approx((0.3, 0.3), rel=0.05)
+
+
+def test_keys_that_do_not_stand_out_are_not_named_and_one_replica_deals_nothing_out():
+    assert skewed(0.01, replicas=2).hottest_key is None
+    alone = skewed(0.5, replicas=1)
+    assert (alone.bucket_rows, alone.hottest_key) == ((), None)
+    assert alone.replica_busy == pytest.approx([0.6])
 
 
 def test_a_bounded_run_ends_by_itself():

@@ -169,6 +169,18 @@ def test_regions_and_sources_tell_their_throughput(told: Told) -> None:
         assert regions["totals"].replicas in (2, 3)
 
 
+def test_regions_tell_how_evenly_replicas_and_buckets_share_the_work(told: Told) -> None:
+    for batch in told.batches:
+        region = next(each for each in batch.regions if each.region == "totals")
+        rows = region.rows_per_s * batch.times.total_s
+        assert sum(region.bucket_rows) == pytest.approx(rows)
+        assert sum(1 for rows in region.bucket_rows if rows) <= 10  # keys
+        assert len(region.replica_busy) == region.replicas
+        assert all(0 <= share <= 1 for share in region.replica_busy)
+    alone = next(each for each in told.batches[0].regions if each.region == "s.time")
+    assert (alone.bucket_rows, alone.hottest_key) == ((), None)
+
+
 def test_the_backlog_falls_to_nothing(told: Told) -> None:
     backlog = [batch.sources[0].backlog_rows for batch in told.batches]
     assert backlog == [max(0, ROWS - BATCH * (number + 1)) for number in range(len(backlog))]

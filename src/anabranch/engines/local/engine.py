@@ -96,7 +96,8 @@ class LocalEngine:
 
     def model(self) -> Model | None:
         """What plans promise on threads."""
-        return FlowModel(self._flow, Machine.of_cores(self.cores))
+        machine = self._options.machine or Machine.of_cores(self.cores)
+        return FlowModel(self._flow, machine, machine.overheads.get(self.name))
 
     def reconfigurations(self) -> list[Reconfiguration]:
         """The plan changes so far."""
@@ -315,7 +316,6 @@ class LocalEngine:
     def _note_change(self, change: Change) -> None:
         self._change = None
         self._plan = change.after
-        self._profiler.forget(change.regions)
         told = change.told(self._elapsed(), self._profiler.number)
         if told is not None:
             self._changes.append(told)

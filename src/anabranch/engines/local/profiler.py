@@ -1,16 +1,16 @@
 """The profiler: every second, what each pipeline, step, region and source did (Joker §4.1).
 
-Counts and processor seconds come from probes, queue lengths from samples in between. Busy shares,
-overheads and throughputs are averaged exponentially over half a minute, Joker's window; a change
-of plan begins the average of its regions anew.
+Counts and processor seconds come from probes, queue lengths from samples in between. Every value is
+that of its second; whoever looks at several of them averages (`adapt/seen.py`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from anabranch.engines.bucket_loads import Loads, hottest_key
 from anabranch.engines.local.latency import Latencies
 from anabranch.engines.local.probe import Probe
 from anabranch.engines.local.region import RegionRun
@@ -27,28 +27,6 @@ from anabranch.plan.plan import Plan
 from anabranch.plan.regions import RegionKind
 
 PERIOD_S = 1.0
-WINDOW_PERIODS = 30
-
-
-class Average:
-    """An exponential average over about so many periods; the first value counts whole.
-
-    Example:
-        >>> average = Average(periods=3)
-        >>> average.add(1.0), average.add(0.0)
-        (1.0, 0.5)
-    """
-
-    def __init__(self, periods: int = WINDOW_PERIODS) -> None:
-        """Nothing seen."""
-        self._weight = 2 / (periods + 1)
-        self._value: float | None = None
-
-    def add(self, value: float) -> float:
-        """Take a value in; gives the average."""
-        known = value if self._value is None else self._value
-        self._value = known + self._weight * (value - known)
-        return self._value
 
 
 @dataclass
@@ -58,6 +36,28 @@ class Tally:
     cpu_s: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
+
+
+@dataclass
+class _Done:
+    """What was done between two looks.
+
+    Attributes:
+        threads: Processor seconds by region, pipeline and replica.
+        steps: By step.
+    """
+
+    threads: defaultdict[tuple[str, tuple[str, ...], int], float]
+    steps: defaultdict[str, Tally]
+
+    def pipeline_s(self, region: str, pipeline: tuple[str, ...]) -> float:
+        """Processor seconds of a pipeline, over all replicas."""
+        return sum(s for (r, p, _), s in self.threads.items() if (r, p) == (region, pipeline))
+
+    def replica_s(self, region: str, replica: int) -> float:
+        """Processor seconds of a replica's busiest thread."""
+        known = [s for (r, _, n), s in self.threads.items() if (r, n) == (region, replica)]
+        return max(known, default=0.0)
 
 
 @dataclass
@@ -85,7 +85,6 @@ class Profiler:
     ) -> None:
         self._regions, self._sources, self._latencies = regions, sources, latencies
         self._readings: dict[Probe, _Reading] = {}  # by thread, what the last look showed
-        self._averages: dict[tuple[str, ...], Average] = {}
         self._queues: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self._written = 0
         self.number = 0
@@ -100,16 +99,12 @@ class Profiler:
         for run in self._regions:
             self._queues[run.region.name].append(run.gate.length())
 
-    def forget(self, regions: Iterable[str]) -> None:
-        """These regions run under another plan: their averages begin anew."""
-        changed = set(regions)
-        self._averages = {k: v for k, v in self._averages.items() if k[0] not in changed}
-
     def look(self, at_s: float, plan: Plan, written: int) -> Observation:
         """What happened since the last look; `written` tuples have come to the sinks so far."""
         elapsed_s = max(at_s - self.looked_s, 1e-9)
         self.looked_s = at_s
-        pipelines, steps = self._read_probes()
+        done = self._read_probes()
+        steps = done.steps
         p50, p99, p999 = self._latencies.look((0.5, 0.99, 0.999))
         sources = tuple(
             SourceMetrics(
@@ -117,6 +112,7 @@ class Profiler:
                 steps[run.name].rows_out,
                 steps[run.name].rows_out / elapsed_s,
                 run.dispenser.backlog(),
+                run.lag_ms,
             )
             for run in self._sources
         )
@@ -130,18 +126,18 @@ class Profiler:
             p50,
             p99,
             self._step_metrics(steps),
-            self._pipeline_metrics(plan, pipelines, steps, elapsed_s),
-            self._region_metrics(plan, steps, elapsed_s),
+            self._pipeline_metrics(plan, done, elapsed_s),
+            self._region_metrics(plan, done, elapsed_s),
             sources,
             p999,
         )
         self.number += 1
         return seen
 
-    def _read_probes(self) -> tuple[Mapping[tuple[str, ...], Tally], Mapping[str, Tally]]:
-        """What was done since the last look, by pipeline and by step."""
-        pipelines: defaultdict[tuple[str, ...], Tally] = defaultdict(Tally)
-        steps: defaultdict[str, Tally] = defaultdict(Tally)
+    def _read_probes(self) -> _Done:
+        """What was done since the last look."""
+        found = _Done(defaultdict(float), defaultdict(Tally))
+        steps = found.steps
         for probe, before in list(self._readings.items()):
             ended = probe.ended  # before the last look at it
             done = {s: (probe.cpu[s], probe.rows[s][0], probe.rows[s][1]) for s in probe.steps}
@@ -150,13 +146,13 @@ class Profiler:
                 del self._readings[probe]
             else:
                 self._readings[probe] = now
-            pipelines[(probe.region, *probe.steps)].cpu_s += now.cpu_s - before.cpu_s
+            found.threads[probe.region, probe.steps, probe.replica] += now.cpu_s - before.cpu_s
             for step, (cpu_s, rows_in, rows_out) in now.steps.items():
                 old = before.steps.get(step, (0.0, 0, 0))
                 steps[step].cpu_s += cpu_s - old[0]
                 steps[step].rows_in += rows_in - old[1]
                 steps[step].rows_out += rows_out - old[2]
-        return pipelines, steps
+        return found
 
     def _step_metrics(self, steps: Mapping[str, Tally]) -> tuple[StepMetrics, ...]:
         found = []
@@ -178,44 +174,40 @@ class Profiler:
         return tuple(found)
 
     def _pipeline_metrics(
-        self,
-        plan: Plan,
-        pipelines: Mapping[tuple[str, ...], Tally],
-        steps: Mapping[str, Tally],
-        elapsed_s: float,
+        self, plan: Plan, done: _Done, elapsed_s: float
     ) -> tuple[PipelineMetrics, ...]:
         found = []
         for region in plan.regions:
             for pipeline in region.pipelines:
-                key = (region.region, *pipeline)
                 whole_s = elapsed_s * region.replicas
-                busy = min(1.0, pipelines[key].cpu_s / whole_s)
-                working = sum(steps[step].cpu_s for step in pipeline) / whole_s
+                busy = min(1.0, done.pipeline_s(region.region, pipeline) / whole_s)
+                working = sum(done.steps[step].cpu_s for step in pipeline) / whole_s
                 found.append(
-                    PipelineMetrics(
-                        region.region,
-                        pipeline,
-                        self._average((*key, "busy"), busy),
-                        self._average((*key, "overhead"), max(0.0, busy - working)),
-                    )
+                    PipelineMetrics(region.region, pipeline, busy, max(0.0, busy - working))
                 )
         return tuple(found)
 
     def _region_metrics(
-        self, plan: Plan, steps: Mapping[str, Tally], elapsed_s: float
+        self, plan: Plan, done: _Done, elapsed_s: float
     ) -> tuple[RegionMetrics, ...]:
+        loads = {run.region.name: run.loads.look() for run in self._regions if run.loads}
         found = []
         for region in plan.regions:
             name = region.region
             lengths = self._queues.pop(name, None) or [(0, 0)]
-            rate = steps[region.pipelines[0][0]].rows_in / elapsed_s
+            rate = done.steps[region.pipelines[0][0]].rows_in / elapsed_s
+            spent = [done.replica_s(name, replica) for replica in range(region.replicas)]
+            load = loads.get(name, Loads())
             found.append(
                 RegionMetrics(
                     name,
                     region.replicas,
-                    self._average((name, "rate"), rate),
+                    rate,
                     queue_jumbos=sum(jumbos for jumbos, _ in lengths) / len(lengths),
                     queue_rows=sum(rows for _, rows in lengths) / len(lengths),
+                    replica_busy=tuple(min(1.0, each / elapsed_s) for each in spent),
+                    bucket_rows=load.bucket_rows,
+                    hottest_key=hottest_key([load]),
                 )
             )
         return tuple(found)
@@ -234,6 +226,3 @@ class Profiler:
             state_s=0.0,
             sink_s=sum(steps[name].cpu_s for name in sinks),
         )
-
-    def _average(self, key: tuple[str, ...], value: float) -> float:
-        return self._averages.setdefault(key, Average()).add(value)

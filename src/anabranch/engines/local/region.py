@@ -19,6 +19,7 @@ from threading import Event, Lock
 
 import pyarrow as pa
 
+from anabranch.engines.bucket_loads import BucketLoads
 from anabranch.engines.channel import Channel, reassign
 from anabranch.engines.local.entry import Control, Entry
 from anabranch.engines.local.gate import Closed, ElasticGate
@@ -90,7 +91,9 @@ class RegionRun:
         self.region, self.plan, self.gate, self._outlet = region, plan, gate, outlet
         self._channels = [self._channel(plan, r) for r in range(plan.replicas)]
         self.replicas = [Replica(self, channel) for channel in self._channels]
-        self._router = Router(region, plan)
+        keyed = region.kind is RegionKind.PARTITIONED
+        self.loads = BucketLoads(region.buckets, region.key) if keyed else None
+        self._router = Router(region, plan, self.loads)
         self._gone: dict[str, Counters] = {step: Counters() for step in region.steps}
         self._lock = Lock()
         self._tracked = self._closed = False
@@ -163,7 +166,8 @@ class RegionRun:
             for channel in switch.fresh:
                 channel.track()  # a switch follows a save, so what they hold is saved
         self._count(gone)
-        self._router, self._channels, self.plan = Router(self.region, plan), new, plan
+        self._router = Router(self.region, plan, self.loads)
+        self._channels, self.plan = new, plan
         self._outlet.join(range(len(old), len(new)), like=0)
         self.replicas = [Replica(self, channel) for channel in new]
         number = self.gate.switched(range(len(new)))

@@ -1,20 +1,24 @@
 """Observing: every virtual second, what a real engine would tell of the run.
 
-Values mean what they mean in the local engine: busy shares are processor time, averages go over the
-same window, latencies count from reading. Steps that the profile does not name cost nothing: a
+Values mean what they mean in the local engine: busy shares are processor time of the second,
+latencies count from reading. Steps that the profile does not name cost nothing: a
 source reads what its consumer takes, a sink takes what its producer gives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from anabranch.engines.local.profiler import Average
+import numpy as np
+
+from anabranch.engines.bucket_loads import LEAST_SHARE
+from anabranch.engines.simulator.shares import Floats
 from anabranch.engines.simulator.simulation import Simulation
-from anabranch.engines.simulator.totals import OperatorTotals, PipelineTotals, whole
+from anabranch.engines.simulator.totals import Key, OperatorTotals, PipelineTotals, whole
 from anabranch.events import (
     BatchTimes,
+    HotKey,
     Observation,
     PipelineMetrics,
     RegionMetrics,
@@ -61,17 +65,12 @@ class Observer:
 
     def __init__(self, simulation: Simulation, names: Names) -> None:
         self._run, self._names = simulation, names
-        self._averages: dict[tuple[str, ...], Average] = {}
         self._before: dict[str, OperatorTotals] = {}
-        self._threads: dict[tuple[str, tuple[str, ...]], PipelineTotals] = {}
+        self._threads: dict[Key, PipelineTotals] = {}
         self._queues: dict[str, list[float]] = {}
         self._written = 0
         self.number = 0
         self.looked_s = 0.0
-
-    def forget(self, regions: Sequence[str]) -> None:
-        """These regions run under another plan: their averages begin anew."""
-        self._averages = {k: v for k, v in self._averages.items() if k[0] not in regions}
 
     def sample(self) -> None:
         """Note how long the queues are."""
@@ -83,7 +82,7 @@ class Observer:
         now_s = self._run.now_s
         elapsed_s = max(now_s - self.looked_s, 1e-9)
         self.looked_s = now_s
-        steps = self._steps()
+        steps, done = self._steps(), self._look_at_threads(regions)
         sources = tuple(self._source(name, elapsed_s, steps) for name in self._names.sources)
         p50, p99, p999 = self._run.waits.latencies.look((0.5, 0.99, 0.999))
         found = Observation(
@@ -95,8 +94,8 @@ class Observer:
             p50,
             p99,
             tuple(steps[s] for r in regions for p in r.pipelines for s in p),
-            self._pipelines(regions, elapsed_s),
-            tuple(self._region(region, steps, elapsed_s) for region in regions),
+            self._pipelines(regions, done, elapsed_s),
+            tuple(self._region(region, done, steps, elapsed_s) for region in regions),
             sources,
             p999,
         )
@@ -145,43 +144,66 @@ class Observer:
         backlog = None if source.greedy else whole(source.backlog)
         return SourceMetrics(name, rows, rows / elapsed_s, backlog)
 
+    def _look_at_threads(self, regions: Sequence[Watched]) -> dict[Key, PipelineTotals]:
+        """What each pipeline has done since the last look."""
+        found = {}
+        for key in [
+            (region.region, pipeline) for region in regions for pipeline in region.pipelines
+        ]:
+            now = self._run.totals.pipelines[key]
+            then = self._threads.get(key, PipelineTotals())
+            self._threads[key] = replace(now)
+            found[key] = PipelineTotals(
+                now.busy_s - then.busy_s,
+                now.overhead_s - then.overhead_s,
+                _since(now.by_replica_s, then.by_replica_s),
+            )
+        return found
+
     def _pipelines(
-        self, regions: Sequence[Watched], elapsed_s: float
+        self, regions: Sequence[Watched], done: Mapping[Key, PipelineTotals], elapsed_s: float
     ) -> tuple[PipelineMetrics, ...]:
         found = []
         for region in regions:
             for pipeline in region.pipelines:
-                key = (region.region, pipeline)
-                now = self._run.totals.pipelines[key]
-                then = self._threads.get(key, PipelineTotals())
-                self._threads[key] = PipelineTotals(now.busy_s, now.overhead_s)
-                whole_s = elapsed_s * region.replicas
-                busy = min(1.0, (now.busy_s - then.busy_s) / whole_s)
-                overhead = min(busy, (now.overhead_s - then.overhead_s) / whole_s)
-                average = (region.region, *pipeline)
-                found.append(
-                    PipelineMetrics(
-                        region.region,
-                        pipeline,
-                        self._average((*average, "busy"), busy),
-                        self._average((*average, "overhead"), overhead),
-                    )
-                )
+                spent, whole_s = done[region.region, pipeline], elapsed_s * region.replicas
+                busy = min(1.0, spent.busy_s / whole_s)
+                overhead = min(busy, spent.overhead_s / whole_s)
+                found.append(PipelineMetrics(region.region, pipeline, busy, overhead))
         return tuple(found)
 
     def _region(
-        self, region: Watched, steps: dict[str, StepMetrics], elapsed_s: float
+        self,
+        region: Watched,
+        done: Mapping[Key, PipelineTotals],
+        steps: dict[str, StepMetrics],
+        elapsed_s: float,
     ) -> RegionMetrics:
         lengths = self._queues.pop(region.region, None) or [0.0]
         waiting = sum(lengths) / len(lengths)
-        rate = steps[region.pipelines[0][0]].rows_in / elapsed_s
+        rows = steps[region.pipelines[0][0]].rows_in
+        threads = [done[region.region, pipeline].by_replica_s for pipeline in region.pipelines]
+        bucket_rows, hottest_key = self._loads(region, rows)
         return RegionMetrics(
             region.region,
             region.replicas,
-            self._average((region.region, "rate"), rate),
+            rows / elapsed_s,
             queue_jumbos=waiting / self._run.scenario.jumbo_tuples,
             queue_rows=waiting,
+            replica_busy=_busiest(threads, region.replicas, elapsed_s),
+            bucket_rows=bucket_rows,
+            hottest_key=hottest_key,
         )
+
+    def _loads(self, region: Watched, rows: int) -> tuple[tuple[int, ...], HotKey | None]:
+        """Tuples by bucket and the hottest key, as engines know them that deal out by bucket."""
+        known = {run.spec.name: run.keys for run in self._run.network.regions}
+        keys = known.get(region.region)
+        if keys is None or region.replicas == 1 or not rows:
+            return (), None
+        buckets = np.rint(rows * keys.buckets).astype(np.int64)
+        share = keys.hottest or 0.0
+        return tuple(buckets.tolist()), HotKey("key 0", share) if share >= LEAST_SHARE else None
 
     def _times(self, elapsed_s: float, steps: dict[str, StepMetrics]) -> BatchTimes:
         readers = {name for name in self._names.sources if name in steps}
@@ -189,8 +211,18 @@ class Observer:
         rest_s = sum(step.busy_s for name, step in steps.items() if name not in readers)
         return BatchTimes(elapsed_s, 0.0, scan_s, 0.0, rest_s, 0.0, 0.0)
 
-    def _average(self, key: tuple[str, ...], value: float) -> float:
-        return self._averages.setdefault(key, Average()).add(value)
+
+def _since(now: Floats, then: Floats) -> Floats:
+    """What was added to sums that begin anew with another number of replicas."""
+    same = now.shape == then.shape and bool((now >= then).all())
+    return now - then if same else now
+
+
+def _busiest(threads: Sequence[Floats], replicas: int, elapsed_s: float) -> tuple[float, ...]:
+    """Busy share of each replica, in its busiest thread."""
+    known = [spent for spent in threads if len(spent) == replicas]
+    most = np.max(known, axis=0) if known else np.zeros(replicas)
+    return tuple(np.minimum(1.0, most / elapsed_s).tolist())
 
 
 def _written(operator: OperatorProfile, totals: OperatorTotals) -> float:

@@ -18,7 +18,7 @@ from enum import Enum
 import numpy as np
 
 from anabranch.engines.simulator.costs import RegionCosts, RegionSpec
-from anabranch.engines.simulator.shares import Floats, free_shares
+from anabranch.engines.simulator.shares import Floats, KeyLoads, free_shares
 
 LEAST_S = 1e-12
 """Time that a tuple takes at least, so that a rate stays a number."""
@@ -45,6 +45,7 @@ class RegionRun:
         queue_tuples: Tuples that may wait in front of a thread, where the plan sets no limit.
         sockets: How many the machine has; without a place, replicas are spread over all.
         reads: Whether it reads from outside: then nothing waits in front of it.
+        keys: How its tuples fall on its keys; None where they are not dealt out by key.
     """
 
     def __init__(
@@ -55,8 +56,9 @@ class RegionRun:
         queue_tuples: float,
         sockets: int,
         reads: bool,
+        keys: KeyLoads | None = None,
     ) -> None:
-        self.spec = spec
+        self.spec, self.keys = spec, keys
         self.gate = Gate.OPEN
         self._fixed, self._useful = shares, useful
         choice = spec.choice

@@ -8,6 +8,8 @@ can tell the replicas of a stateless region apart: whoever is free takes the nex
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +25,20 @@ BUCKETS = 256
 KEYS = 10_000
 
 
+@dataclass(frozen=True)
+class KeyLoads:
+    """How the tuples of a region fall on its keys.
+
+    Attributes:
+        buckets: Part of the tuples that each bucket gets.
+        hottest: Part of the tuples that the most frequent key has; None if keys are alike.
+    """
+
+    buckets: Floats
+    hottest: float | None
+
+
+@lru_cache(maxsize=256)
 def zipf_weights(buckets: int, keys: int, exponent: float, seed: int) -> Floats:
     """Load of each bucket when the n-th most frequent key comes n^-exponent times as often.
 
@@ -35,9 +51,11 @@ def zipf_weights(buckets: int, keys: int, exponent: float, seed: int) -> Floats:
     homes = np.random.default_rng(seed).integers(0, buckets, keys)
     weights = np.bincount(homes, weights=frequency, minlength=buckets)
     found: Floats = weights / weights.sum()
+    found.setflags(write=False)  # whoever asks again gets the same
     return found
 
 
+@lru_cache(maxsize=256)
 def hot_key_weights(buckets: int, share: float, keys: int | None, seed: int) -> Floats:
     """Load of each bucket when one key has a share and the others are alike.
 
@@ -51,7 +69,9 @@ def hot_key_weights(buckets: int, share: float, keys: int | None, seed: int) -> 
     homes = draw.integers(0, buckets, others + 1)
     each = np.full(others + 1, (1 - share) / others if others else 0.0)
     each[0] = share if others else 1.0
-    return np.bincount(homes, weights=each, minlength=buckets).astype(np.float64)
+    found: Floats = np.bincount(homes, weights=each, minlength=buckets).astype(np.float64)
+    found.setflags(write=False)
+    return found
 
 
 def fixed_shares(
@@ -78,6 +98,17 @@ def fixed_shares(
     return np.bincount(owners, weights=loads, minlength=replicas).astype(np.float64)
 
 
+def key_loads(
+    operators: Sequence[OperatorProfile], buckets: int, skew: Mapping[str, float], seed: int
+) -> KeyLoads | None:
+    """How the tuples of a region fall on its keys; None where tuples are not dealt out by key."""
+    if kind_of(operators) is not State.PARTITIONED or not buckets:
+        return None
+    weights = _weights(operators, buckets, skew, seed)
+    even: Floats = np.full(buckets, 1 / buckets)
+    return KeyLoads(even if weights is None else weights, _hottest(operators, skew))
+
+
 def useful(operators: Sequence[OperatorProfile], replicas: int) -> int:
     """How many replicas have something to do (Pipelined Fission, eq. 7)."""
     bound = most_replicas(operators)
@@ -93,6 +124,17 @@ def free_shares(speeds: Floats, most: int) -> Floats:
 
 def _even(replicas: int, most: int) -> Floats:
     return np.where(np.arange(replicas) < most, 1 / most, 0.0)
+
+
+def _hottest(operators: Sequence[OperatorProfile], skew: Mapping[str, float]) -> float | None:
+    """Part of the most frequent key, by the operator that `_weights` goes by."""
+    for operator in operators:
+        if operator.name in skew:
+            ranks = np.arange(1, (operator.keys or KEYS) + 1, dtype=np.float64)
+            return float(1 / (ranks ** -skew[operator.name]).sum())
+        if operator.state is State.PARTITIONED and operator.hottest_key_share is not None:
+            return operator.hottest_key_share
+    return None
 
 
 def _weights(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from anabranch.engines.simulator.changing import Changing
 from anabranch.engines.simulator.contention import Contention
 from anabranch.engines.simulator.costs import (
+    RegionCosts,
     RegionSpec,
     drifted,
     region_costs,
@@ -23,7 +24,7 @@ from anabranch.engines.simulator.latency import Waits
 from anabranch.engines.simulator.network import Network
 from anabranch.engines.simulator.region import RegionRun
 from anabranch.engines.simulator.scenario import COST, SELECTIVITY, Scenario
-from anabranch.engines.simulator.shares import fixed_shares, useful
+from anabranch.engines.simulator.shares import fixed_shares, key_loads, useful
 from anabranch.engines.simulator.totals import Counting, Totals
 from anabranch.engines.simulator.weather import Weather
 from anabranch.errors import PlanError
@@ -76,6 +77,7 @@ class Simulation:
         self._seed = seed
         self._unit_s = seconds_per_unit(profile, machine)
         self._now_profile = profile
+        self._costs: dict[RegionChoice, RegionCosts] = {}  # as long as the profile is this one
         specs = self._checked(regions)
         readers = [o for o in profile.operators if not profile.into(o.name)]
         sources = [operator.name for operator in readers]
@@ -127,6 +129,7 @@ class Simulation:
             self.scenario.queue_tuples,
             self.machine.sockets,
             reads=not self.profile.into(members[0].name),
+            keys=key_loads(members, len(spec.bucket_map), self.scenario.skew, self._seed),
         )
 
     @property
@@ -229,6 +232,7 @@ class Simulation:
             known[drift.operator] = known.get(drift.operator, 1.0) * drift.now(self.now_s + HAIR_S)
         if self.scenario.drifts:
             self._now_profile = drifted(self.profile, factors[COST], factors[SELECTIVITY])
+            self._costs.clear()
         self.network.set_flows(self._now_profile)
         for number in range(len(self.network.regions)):
             self._set_costs(number)
@@ -239,7 +243,11 @@ class Simulation:
         links = self.network.into[number]
         producers = [(self.network.regions[link.producer], link.part) for link in links]
         fetch_s = self._distances.fetch_s(region, producers, first.tuple_bytes)
-        costs = region_costs(self._now_profile, region.spec.choice, self._unit_s)
+        choice = region.spec.choice
+        costs = self._costs.get(choice)
+        if costs is None:
+            costs = region_costs(self._now_profile, choice, self._unit_s)
+            self._costs[choice] = costs
         region.set_costs(costs, self._weather.slow(region, self.now_s + HAIR_S), fetch_s)
         network_s = self._distances.network_s(region, producers)
         self.waits.set_ways(number, network_s, self._now_profile.visits[first.name])

@@ -24,10 +24,17 @@ class OperatorTotals:
 
 @dataclass
 class PipelineTotals:
-    """Processor seconds of the threads of a pipeline, and how many in none of its operators."""
+    """Processor seconds of the threads of a pipeline, and how many in none of its operators.
+
+    Attributes:
+        busy_s: Of all replicas.
+        overhead_s: Of all replicas, in none of its operators.
+        by_replica_s: Of each replica, since there are as many as there are.
+    """
 
     busy_s: float = 0.0
     overhead_s: float = 0.0
+    by_replica_s: Floats = field(default_factory=lambda: np.zeros(0))
 
 
 Key = tuple[str, tuple[str, ...]]
@@ -64,7 +71,10 @@ class Totals:
                 cost_s = profile.by_name[name].cost * unit_s
                 operator.busy_s += slowed * costs.reach[name] * cost_s
             pipeline = self.pipelines[region.spec.name, names]
-            pipeline.busy_s += float((passed[number] * region.cpu_s[number]).sum())
+            spent_s = passed[number] * region.cpu_s[number]
+            pipeline.busy_s += float(spent_s.sum())
+            known_s = pipeline.by_replica_s
+            pipeline.by_replica_s = known_s + spent_s if known_s.shape == spent_s.shape else spent_s
             pipeline.overhead_s += float((passed[number] * region.overhead_s[number]).sum())
 
 

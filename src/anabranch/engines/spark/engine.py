@@ -26,7 +26,7 @@ from anabranch.engines.spark.batches import Batches, Done
 from anabranch.engines.spark.dataframes import dataframe_sources, require_one_order, stream
 from anabranch.engines.spark.job import run_job
 from anabranch.engines.spark.keeper import remove_lot
-from anabranch.engines.spark.model import SparkModel
+from anabranch.engines.spark.model import USUAL, SparkModel
 from anabranch.engines.spark.observe import observation_of, percentile, reconfiguration_of
 from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, tune, use
@@ -58,7 +58,7 @@ class SparkEngine:
         self._stop_wish = threading.Event()
         self._own_threads: set[int] = set()
         self._batches_done = 0
-        self._tuned = self._idle = False
+        self._tuned = self._idle = self._waits = False
         self._temporary: str | None = None
         self._error: BaseException | None = None
         self._changes: list[Reconfiguration] = []
@@ -97,7 +97,9 @@ class SparkEngine:
 
     def model(self) -> Model | None:
         """What plans promise in micro-batches."""
-        return SparkModel(self._flow, Slots(self.cores))
+        machine = self._options.machine
+        costs = machine.spark if machine is not None else None
+        return SparkModel(self._flow, Slots(self.cores), costs or USUAL)
 
     def reconfigurations(self) -> list[Reconfiguration]:
         """The plan changes so far."""
@@ -153,8 +155,10 @@ class SparkEngine:
         threading.Thread(target=self._watch, args=(self._query,), daemon=True).start()
 
     def caught_up(self) -> bool | None:
-        """A batch that read nothing tells it."""
-        return None
+        """Whether it waits for rows and none have come; else a batch that read nothing tells it."""
+        waits = self._waits
+        behind = self._batches.intake.behind(self._elapsed()) if waits else True
+        return True if waits and not behind else None
 
     def apply(self, plan: Plan) -> None:
         """Wish for another plan: it is in force with the next micro-batch."""
@@ -203,7 +207,9 @@ class SparkEngine:
                     break
                 if self._batches.happened(version):
                     break
+                self._waits = True
                 time.sleep(IDLE_S)  # no source has anything due
+                self._waits = False
             else:
                 self._refuse_to_skip()
         except BaseException as error:

@@ -133,6 +133,10 @@ class Intake:
             rest += rows
         return max(0, rest - progress.cursor.row)
 
+    def behind(self, elapsed_s: float) -> bool:
+        """Whether tuples are known to wait, or nobody can say."""
+        return any(self.backlog(name, elapsed_s) != 0 for name in self._sources)
+
     def offsets(self) -> dict[str, Any]:
         """For the manifest."""
         return {
@@ -194,7 +198,7 @@ class Intake:
             budget = min(budget, self._read_before[name] + int(due) - progress.rows)
             if budget <= 0 and source.bounded and source.due_rows(elapsed_s + FOREVER_S) == due:
                 budget = 1  # nothing will ever be due any more: look for the end
-        if budget <= 0:
+        if budget <= 0 or _nothing_came(source, progress.cursor):
             return None
         if self._limit is None:
             return Share(take(source, progress.cursor, budget, readers), False)
@@ -207,9 +211,20 @@ class Intake:
         """Never more rows than the limit: guesses at sizes are not good enough for that."""
         parts = source.parts()
         slices = take(source, cursor, budget, readers)
-        if not all(extent(source, parts[s.part]).exact for share in slices for s in share):
+        known = [extent(source, parts[s.part]) for share in slices for s in share]
+        if not all(each.exact or each.growing for each in known):
             slices = [[Slice(cursor.part, cursor.row, budget)], *([] for _ in range(readers - 1))]
-        return Share(slices, budget >= left and len(parts) == 1)
+        taken = sum(s.rows or budget for share in slices for s in share)
+        return Share(slices, taken >= left and len(parts) == 1)
+
+
+def _nothing_came(source: Any, cursor: Cursor) -> bool:
+    """Whether a part grows, and has not grown since it was read."""
+    parts = source.parts()
+    if cursor.part >= len(parts):
+        return False
+    known = extent(source, parts[cursor.part])
+    return known.growing and (known.rows or 0) <= cursor.row
 
 
 def shares_to_json(shares: dict[str, Share]) -> dict[str, Any]:

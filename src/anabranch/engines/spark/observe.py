@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from anabranch.engines.bucket_loads import Loads, bucket_rows, hottest_key
 from anabranch.engines.spark.batches import Done
 from anabranch.engines.spark.layout import Layout
 from anabranch.events import (
@@ -17,7 +18,7 @@ from anabranch.events import (
     SourceMetrics,
     StepMetrics,
 )
-from anabranch.plan.plan import Plan
+from anabranch.plan.plan import Plan, RegionPlan
 
 Report = dict[str, Any]
 
@@ -44,7 +45,7 @@ def observation_of(
         steps,
         pipeline_metrics(plan, steps, reports, total_s),
         region_metrics(plan, steps, reports, total_s),
-        source_metrics(done.read, backlog, total_s),
+        source_metrics(done.read, backlog, reports, total_s),
     )
 
 
@@ -118,30 +119,65 @@ def pipeline_metrics(
 def region_metrics(
     plan: Plan, steps: Sequence[StepMetrics], reports: Sequence[Report], total_s: float
 ) -> tuple[RegionMetrics, ...]:
-    """Throughput of each region."""
+    """Throughput of each region, and how evenly its replicas and buckets share the work."""
     rows = {each.step: each.rows_in for each in steps}
     loaded: defaultdict[str, int] = defaultdict(int)
     for report in reports:
         names = [saved["region"] for saved in report["state"]]
         for name in names:
             loaded[name] += report["bytes"].get("state loaded", 0) // len(names)
+    dealt = loads_by_region(reports)
     return tuple(
         RegionMetrics(
             region.region,
             region.replicas,
             rows.get(region.pipelines[0][0], 0) / total_s if total_s else 0.0,
             loaded[region.region],
+            replica_busy=replica_busy(region, reports, total_s),
+            bucket_rows=bucket_rows(dealt[region.region]),
+            hottest_key=hottest_key(dealt[region.region]),
         )
         for region in plan.regions
     )
 
 
+def replica_busy(
+    region: RegionPlan, reports: Sequence[Report], total_s: float
+) -> tuple[float, ...]:
+    """Part of the batch that each replica worked, in its busiest thread."""
+    spent = [0.0] * region.replicas
+    for report in reports:
+        # A region that joined the partitions of a streaming DataFrame has more tasks than replicas.
+        replica, seconds = report["busy"].get(region.region, (0, 0.0))
+        spent[replica % region.replicas] += seconds
+    return tuple(min(1.0, each / total_s) if total_s else 0.0 for each in spent)
+
+
+def loads_by_region(reports: Sequence[Report]) -> defaultdict[str, list[Loads]]:
+    """What each task dealt out to the buckets of each region."""
+    found: defaultdict[str, list[Loads]] = defaultdict(list)
+    for report in reports:
+        for region, told in report["dealt"].items():
+            found[region] += [Loads.from_dict(each) for each in told]
+    return found
+
+
 def source_metrics(
-    read: dict[str, int], backlog: dict[str, int | None], total_s: float
+    read: dict[str, int], backlog: dict[str, int | None], reports: Sequence[Report], total_s: float
 ) -> tuple[SourceMetrics, ...]:
-    """Tuples read of each source."""
+    """Tuples read of each source, and how long the last of them had waited."""
+    lags: defaultdict[str, list[float]] = defaultdict(list)
+    for report in reports:
+        for name, told in report["sources"].items():
+            lags[name] += [told["lag_ms"]] if told.get("lag_ms") is not None else []
     return tuple(
-        SourceMetrics(name, rows, rows / total_s if total_s else 0.0, backlog[name])
+        SourceMetrics(
+            name,
+            rows,
+            rows / total_s if total_s else 0.0,
+            backlog[name],
+            max(lags[name], default=None),
+        )
         for name, rows in read.items()
     )
 

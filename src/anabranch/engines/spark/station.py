@@ -14,6 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
+from anabranch.engines.bucket_loads import BucketLoads, Loads
 from anabranch.engines.channel import Channel
 from anabranch.engines.routing import Router
 from anabranch.engines.spark.layout import Layout, Link, Station
@@ -21,7 +22,7 @@ from anabranch.engines.spark.meter import StepMeter
 from anabranch.engines.spark.outbox import Outbox
 from anabranch.engines.spark.program import Batch, Program
 from anabranch.operators.base import Kernel
-from anabranch.plan.regions import RegionKind
+from anabranch.plan.regions import Region, RegionKind
 from anabranch.state.gate import Gate
 from anabranch.state.positions import START, Jumbo, Root
 
@@ -67,6 +68,7 @@ class StationRun:
         self.passed = START  # how far all input has come, known when it is there
         self._reached: list[Root] = [START] * self._out_ports()
         self._routes: list[tuple[Link, Router]] = []
+        self._loads: dict[str, BucketLoads] = {}  # by region that results are dealt out to
         self.inner: list[tuple[Link, StationRun]] = []
         for link in layout.out_of(self.region.name):
             consumer = layout.stations[link.consumer]
@@ -74,7 +76,8 @@ class StationRun:
                 run = StationRun(program, batch, consumer, replica, outbox, steady=self._steady)
                 self.inner.append((link, run))
             else:
-                router = Router(consumer.region, batch.plan.region(link.consumer))
+                loads = self._loads_of(consumer.region)
+                router = Router(consumer.region, batch.plan.region(link.consumer), loads)
                 self._routes.append((link, router))
         self._condenser = self._find_condenser()
         self._held: list[Jumbo] = []
@@ -126,6 +129,21 @@ class StationRun:
     def steps(self) -> dict[str, list[float]]:
         """By step: rows in, rows out, seconds."""
         return {step: counted for meter in self.meters for step, counted in meter.steps.items()}
+
+    def busy_s(self) -> float:
+        """How long its busiest pipeline has worked."""
+        spent = [sum(seconds for _, _, seconds in m.steps.values()) for m in self.meters]
+        return max(spent, default=0.0)
+
+    def dealt(self) -> dict[str, Loads]:
+        """By region that results went to, what its buckets got."""
+        return {region: loads.look() for region, loads in self._loads.items()}
+
+    def _loads_of(self, consumer: Region) -> BucketLoads | None:
+        if consumer.kind is not RegionKind.PARTITIONED:
+            return None
+        made = BucketLoads(consumer.buckets, consumer.key)
+        return self._loads.setdefault(consumer.name, made)
 
     def _run_pipeline(
         self, pipeline: int, inputs: Sequence[Jumbo | None], frontier: Root

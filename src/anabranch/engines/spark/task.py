@@ -136,6 +136,7 @@ class TaskRun:
         last, reached = reader.end(cursor)
         run.emit(last, reached)
         self._sources[name] = {"rows": rows, "cursor": [cursor.part, cursor.row]}
+        self._sources[name] |= {"lag_ms": reader.waited_ms}
 
     def _read_dataframe(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Work on a partition of the streaming DataFrames; a reader of the plan tells how far."""
@@ -198,7 +199,7 @@ class TaskRun:
     def _finish(self, run: StationRun, keeper: Keeper) -> Iterator[pa.RecordBatch]:
         """Let every station work, in the order of the stream, and report."""
         report: dict[str, Any] = {"state": [], "sinks": [], "steps": {}, "counters": {}}
-        report |= {"timers": {}, "keys": {}}
+        report |= {"timers": {}, "keys": {}, "busy": {}, "dealt": {}}
         for station in run.family():
             keeper.load(station)
             with self._meter.of("compute"):
@@ -221,6 +222,9 @@ class TaskRun:
 
     def _describe(self, station: StationRun, report: dict[str, Any]) -> None:
         report["steps"].update(station.steps())
+        report["busy"][station.region.name] = [station.replica, station.busy_s()]
+        for region, loads in station.dealt().items():
+            report["dealt"].setdefault(region, []).append(loads.to_dict())
         if station.channel is None:
             return
         timers = [kernel.next_timer() for kernel in station.channel.kernels.values()]

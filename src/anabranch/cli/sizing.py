@@ -1,0 +1,190 @@
+"""The command `anabranch size`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.finding import AsJson, find_flow, read_text
+from anabranch.cli.outcomes import WRONG_RESULT
+from anabranch.cli.planning import (
+    EngineName,
+    ProfileFile,
+    Target,
+    find_machine,
+    find_profile,
+    is_profile,
+    take_profile,
+)
+from anabranch.engines.registry import require_results
+from anabranch.engines.simulator.flows import flow_of
+from anabranch.engines.spark.prediction import predicted_batch_s
+from anabranch.errors import PlanError
+from anabranch.flow import Flow
+from anabranch.plan import sizing
+from anabranch.plan.answer import Answer
+from anabranch.plan.flow_model import choices
+from anabranch.plan.for_flow import problem_for
+from anabranch.plan.machine import Machine, with_overheads
+from anabranch.plan.models.spark import Slots, SparkCosts
+from anabranch.plan.profile import NANOSECONDS, Profile
+from anabranch.plan.regions import regions
+from anabranch.plan.sizing import HEADROOM, MOST_CORES, Fit, Found, Sizing
+from anabranch.plan.sizing_batches import Batches, fewest_slots
+from anabranch.plan.sizing_threads import BATCHES, Cores, fewest_cores
+from anabranch.plan.spark_file import read_spark_costs
+from anabranch.plan.starting import side_by_side
+from anabranch.view import sizes
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the command to a command line."""
+    cli.command("size")(size)
+
+
+def size(
+    target: Target,
+    rate: Annotated[float, typer.Option(help="Rows a second that all sources read together.")],
+    latency_ms: Annotated[
+        float | None, typer.Option(help="What 99 in a hundred rows may take at most.")
+    ] = None,
+    machine: Annotated[
+        str | None,
+        typer.Option(
+            help="MACHINE.json, whose cores are counted; cores like this machine's when left out."
+        ),
+    ] = None,
+    profile: ProfileFile = None,
+    engine: EngineName = "local",
+    against: Annotated[
+        str | None, typer.Option(help="Another topology of it: a profile, or an application.")
+    ] = None,
+    headroom: Annotated[float, typer.Option(help="Part of the rate to carry on top.")] = HEADROOM,
+    batch_rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows of a jumbo tuple; found when left out.")
+    ] = None,
+    most_cores: Annotated[int, typer.Option(min=1, max=500, help="Where to stop.")] = MOST_CORES,
+    as_json: AsJson = False,
+) -> None:
+    """Find how many cores an application needs for a rate and a latency, and how sure that is."""
+    require_results(engine)
+    wish = sizing.Target(rate, latency_ms, headroom, most_cores)
+    place = Place(find_machine(machine), spark_costs(machine, engine), engine, batch_rows)
+    found = [sized(target, profile, wish, place)]
+    if against is not None:
+        found.append(sized(against, None, wish, place))
+    tell(found, as_json)
+    if not all(isinstance(each.fit, Fit) for each in found):
+        raise typer.Exit(WRONG_RESULT)
+
+
+def tell(found: list[Sizing], as_json: bool) -> None:
+    """Print what was found."""
+    if as_json:
+        told = [sizes.as_object(each) for each in found]
+        typer.echo(json.dumps(told[0] if len(told) == 1 else told, allow_nan=False))
+    else:
+        typer.echo(sizes.in_words(found[0]) if len(found) == 1 else sizes.side_by_side(*found))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an application shall run.
+
+    Attributes:
+        machine: What cores are like.
+        spark: What Spark takes there, if that is the engine.
+        engine: Which engine.
+        batch_rows: Rows of a jumbo tuple; None for what suits.
+    """
+
+    machine: Machine
+    spark: SparkCosts | None
+    engine: str
+    batch_rows: int | None
+
+
+def spark_costs(machine: str | None, engine: str) -> SparkCosts | None:
+    """What the machine's file says of Spark, which has to be there for that engine."""
+    if engine != "spark":
+        return None
+    found = None
+    if machine is not None and Path(machine).is_file():
+        text = read_text(Path(machine), "a machine", "anabranch calibrate --out FILE")
+        found = read_spark_costs(text, Path(machine).name)
+    if found is None:
+        raise PlanError(
+            "machine",
+            "a file that says what Spark takes there",
+            repr(machine),
+            "write one with `anabranch calibrate --engine spark --out MACHINE.json`",
+        )
+    return found
+
+
+def sized(target: str, file: Path | None, wish: sizing.Target, place: Place) -> Sizing:
+    """What one application needs."""
+    if is_profile(target):
+        if file is not None:
+            raise typer.BadParameter("--profile goes with an application, not with a profile")
+        if place.spark is not None:
+            raise PlanError(
+                target,
+                "an application, whose stages on Spark can be told",
+                "a profile alone",
+                "name the application and give the file with --profile",
+            )
+        known = find_profile(Path(target))
+        flow = flow_of(known)
+        runs = tuple(r.steps for r in regions(flow) if r.steps[0] in known.by_name)
+        return on_threads(known.app or Path(target).stem, known, runs, wish, place)
+    flow = find_flow(target)
+    known = find_profile(file) if file is not None else take_profile(flow)
+    problem = problem_for(flow, known, place.machine)
+    if place.spark is not None:
+        return on_spark(flow, problem.profile, place.spark, wish, place.machine)
+    return on_threads(
+        flow.name, problem.profile, tuple(r.steps for r in regions(flow)), wish, place
+    )
+
+
+def on_threads(
+    name: str,
+    profile: Profile,
+    runs: tuple[tuple[str, ...], ...],
+    wish: sizing.Target,
+    place: Place,
+) -> Sizing:
+    """What it needs on threads; who says what each tuple costs more has no jumbo tuples."""
+    by_tuple = profile.overheads is not None
+    known = with_overheads(profile, place.machine, place.engine)
+    usual = (1,) if by_tuple else BATCHES
+    batches = usual if place.batch_rows is None else (place.batch_rows,)
+    cores = Cores(place.machine, runs, batches, per_jumbo=not by_tuple)
+    return sizing.size(name, known, wish, lambda each: fewest_cores(each, wish, cores))
+
+
+def on_spark(
+    flow: Flow, profile: Profile, costs: SparkCosts, wish: sizing.Target, machine: Machine
+) -> Sizing:
+    """What it needs in micro-batches, with as many tasks as slots."""
+
+    def found(known: Profile) -> Found:
+        def on(slots: int) -> Batches:
+            plan = side_by_side(flow, slots)
+            chosen = tuple(choices(flow, plan))
+            room = Slots(slots, max(1.0, slots * machine.parallel_share))
+
+            def seconds(rows: int) -> float:
+                return predicted_batch_s(flow, plan, known, costs, room, rows)
+
+            work_s = known.work * NANOSECONDS[known.unit or "ns"] / 1e9
+            return Batches(Answer(chosen, 0.0, 0.0), seconds, work_s)
+
+        return fewest_slots(wish, on)
+
+    return sizing.size(flow.name, profile, wish, found)

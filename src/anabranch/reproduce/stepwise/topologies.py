@@ -1,0 +1,189 @@
+"""The paper's six topologies (§6.1.1), and flows that have their shape.
+
+What they consist of is published, what their operators cost is not: costs here are chosen, and
+plausible for the paper's machines of 2 GHz. Every operator deals its input out by a key of its own,
+so that each is a region with its own replicas, as each has its own tasks in Storm, which shuffles
+as evenly. Sources and operators that sleep take time but no processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+
+from anabranch.engines.simulator.flows import OUTPUT, Idle, last_operators
+from anabranch.flow import Flow, Stream
+from anabranch.io.collect import collect
+from anabranch.io.memory import memory
+from anabranch.plan.profile import OperatorProfile, Profile, State, StreamProfile
+
+BUCKETS = 720
+"""Divided evenly by most numbers of replicas that occur."""
+READ_MS = 0.1
+RANDOM_NUMBERS_MS = 1.0
+PARSE_MS = 0.3
+SLEEP_MS = 5.0
+TWEET_BYTES, TEXT_BYTES, WORD_BYTES = 2500.0, 120.0, 20.0
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A topology.
+
+    Attributes:
+        name: What the paper calls it.
+        profile: What its operators cost, in milliseconds.
+        sleeping: Operators that wait and need no processor.
+        logic: Operators whose output does not grow with their input.
+        latency_ms: The bound on latency.
+    """
+
+    name: str
+    profile: Profile
+    sleeping: frozenset[str] = frozenset()
+    logic: tuple[str, ...] = ()
+    latency_ms: float = 500.0
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """All but the sources."""
+        return tuple(o.name for o in self.profile.operators if self.profile.into(o.name))
+
+    def flow(self) -> Flow:
+        """A flow of that shape; its sources are those of the profile."""
+        keys = [column for operator in self.profile.operators for column in operator.key]
+        schema = pa.schema([(name, pa.int64()) for name in keys])
+        flow = Flow(self.name, order="key", buckets=BUCKETS)
+        streams: dict[str, Stream] = {}
+        for operator in self.profile.operators:
+            given = [streams[s.producer] for s in self.profile.into(operator.name)]
+            if given:
+                idle = Idle(operator, len(given))
+                streams[operator.name] = given[0].apply(operator.name, idle, *given[1:])
+            else:
+                streams[operator.name] = flow.source(operator.name, memory([], schema))
+        for name in last_operators(self.profile):
+            streams[name].sink(name + OUTPUT, collect())
+        return flow
+
+
+def word_count() -> Topology:
+    """WC: parse JSON, split into twelve words, count."""
+    return Topology("WC", _line(_tweets(), *_counting()))
+
+
+def synthetic_word_count() -> Topology:
+    """SWC: the same with an operator that keeps each tweet for a millisecond."""
+    wait = _operator("wait", 1.0, TWEET_BYTES)
+    return Topology("SWC", _line(_tweets(), wait, *_counting()), sleeping=frozenset({"wait"}))
+
+
+def linear(operators: int = 3) -> Topology:
+    """A line of operators that all draw random numbers."""
+    steps = [_operator(f"op{n + 2}", RANDOM_NUMBERS_MS, TEXT_BYTES) for n in range(operators)]
+    return Topology("Linear", _line(_tweets(), *steps))
+
+
+def mixed_line(operators: int) -> Topology:
+    """A line of operators that draw random numbers, parse, or sleep, in turn."""
+    costs = (RANDOM_NUMBERS_MS, PARSE_MS, SLEEP_MS)
+    steps = [
+        _operator(f"op{n + 2}", costs[n % 3], TEXT_BYTES if n else TWEET_BYTES)
+        for n in range(operators)
+    ]
+    sleeping = frozenset(step.name for step in steps if step.cost == SLEEP_MS)
+    return Topology(f"Linear, {operators} operators", _line(_tweets(), *steps), sleeping)
+
+
+def star() -> Topology:
+    """Two sources, one operator for both, two behind it; all parse, and pass on much data."""
+    sources = [OperatorProfile(f"op{n}", READ_MS) for n in (1, 2)]
+    centre = _operator("op3", PARSE_MS, 4 * TWEET_BYTES)
+    ends = [_operator(f"op{n}", PARSE_MS, 4 * TWEET_BYTES) for n in (4, 5)]
+    pairs = {("op1", "op3"): 1.0, ("op2", "op3"): 1.0, ("op3", "op4"): 1.0, ("op3", "op5"): 1.0}
+    return Topology("Star", _graph([*sources, centre, *ends], pairs), latency_ms=100.0)
+
+
+def diamond() -> Topology:
+    """One source for four operators of all kinds, and one behind them."""
+    costs = {"op2": RANDOM_NUMBERS_MS, "op3": PARSE_MS, "op4": SLEEP_MS, "op5": SLEEP_MS}
+    middle = [_operator(name, cost, TWEET_BYTES) for name, cost in costs.items()]
+    last = _operator("op6", 0.05, TEXT_BYTES)
+    # What is parsed passes on more, so that its stream is the greatest.
+    pairs = {("op1", name): 1.0 for name in costs}
+    pairs |= {(name, "op6"): 4.0 if name == "op3" else 1.0 for name in costs}
+    given = [OperatorProfile("op1", READ_MS), *middle, last]
+    return Topology("Diamond", _graph(given, pairs), sleeping=frozenset({"op4", "op5"}))
+
+
+def sentiment_analysis() -> Topology:
+    """TSA: eleven operators in a tree of eight stages; the last ranking has one task."""
+    rank = OperatorProfile("op10 rank all", 0.05, 1.0, State.STATEFUL)
+    given = [
+        _tweets(),
+        _operator("op2 store", 0.08, TWEET_BYTES),
+        _operator("op3 language", 0.6, TWEET_BYTES),
+        _operator("op4 sentiment", 0.5, TEXT_BYTES),
+        _operator("op5 average", 0.02, TEXT_BYTES),
+        _operator("op6 report", 0.01, WORD_BYTES),
+        _operator("op7 hashtags", 0.05, TEXT_BYTES),
+        _operator("op8 count", 0.03, WORD_BYTES),
+        _operator("op9 rank", 0.05, WORD_BYTES),
+        rank,
+        _operator("op11 show", 0.05, WORD_BYTES),
+    ]
+    pairs = {
+        ("spout", "op2 store"): 1.0,
+        ("spout", "op3 language"): 1.0,
+        ("op3 language", "op4 sentiment"): 0.4,
+        ("op4 sentiment", "op5 average"): 1.0,
+        ("op5 average", "op6 report"): 1.0,
+        ("op4 sentiment", "op7 hashtags"): 1.0,
+        ("op7 hashtags", "op8 count"): 0.6,
+        ("op8 count", "op9 rank"): 1.0,
+        ("op9 rank", "op10 rank all"): 0.01,
+        ("op10 rank all", "op11 show"): 1.0,
+    }
+    return Topology("TSA", _graph(given, pairs), logic=("op9 rank",))
+
+
+def figure_11() -> tuple[Topology, ...]:
+    """The six of figure 11."""
+    return (
+        linear(),
+        star(),
+        diamond(),
+        word_count(),
+        synthetic_word_count(),
+        sentiment_analysis(),
+    )
+
+
+def _tweets() -> OperatorProfile:
+    return OperatorProfile("spout", READ_MS)
+
+
+def _counting() -> list[OperatorProfile]:
+    return [
+        _operator("parse", PARSE_MS, TWEET_BYTES),
+        _operator("split", 0.28, TEXT_BYTES, 12.0),
+        _operator("count", 0.035, WORD_BYTES),
+    ]
+
+
+def _operator(name: str, cost: float, tuple_bytes: float, passes: float = 1.0) -> OperatorProfile:
+    key = (f"key of {name}",)
+    return OperatorProfile(name, cost, passes, State.PARTITIONED, key, tuple_bytes=tuple_bytes)
+
+
+def _line(*operators: OperatorProfile) -> Profile:
+    pairs = {(a.name, b.name): a.selectivity for a, b in pairwise(operators)}
+    return _graph(list(operators), pairs)
+
+
+def _graph(operators: list[OperatorProfile], pairs: Mapping[tuple[str, str], float]) -> Profile:
+    streams = tuple(StreamProfile(a, b, passes) for (a, b), passes in pairs.items())
+    return Profile(tuple(operators), streams, unit="ms")
