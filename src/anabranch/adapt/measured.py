@@ -82,12 +82,15 @@ def _operator(seen: Seen, name: str) -> OperatorProfile:
 def _selectivity(seen: Seen, producer: str, consumer: str) -> float:
     """Tuples on a stream per tuple into its producer.
 
-    A consumer tells how many came to it. Where several streams meet, each counts as much of that as
-    its producer gave out, over all the streams that leave it.
+    A producer with one stream tells what it gave; what its consumer took in meanwhile depends on
+    the queue between them. Where streams part, consumers tell how many came to them; where several
+    meet there, each counts as much of that as its producer gave out over all its streams.
     """
     taken, rows = seen.steps.get(consumer), _rows_into(seen, producer)
     if taken is None or not rows:
         return 0.0
+    if sum(1 for ends in seen.topology.streams if ends[0] == producer) == 1:
+        return _rows_out_of(seen, producer) / rows
     given = {p: _rows_out_of(seen, p) for p, c in seen.topology.streams if c == consumer}
     share = given[producer] / (sum(given.values()) or 1.0)
     return share * taken.rows_in / rows

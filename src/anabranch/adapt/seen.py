@@ -178,7 +178,8 @@ class Seen:
     @property
     def offered_per_s(self) -> float:
         """What comes to the sources: what they read, and what they do not keep up with."""
-        return max(0.0, self.rate_per_s + (self.backlog_growth_per_s or 0.0))
+        known = self.offered[1:] or self.offered  # the first period lacks the backlog before it
+        return sum(known) / len(known)
 
 
 def _length_s(seen: Observation) -> float:

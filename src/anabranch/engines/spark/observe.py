@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch.engines.bucket_loads import Loads, bucket_rows, hottest_key
@@ -93,27 +93,33 @@ def step_metrics(
 def pipeline_metrics(
     plan: Plan, steps: Sequence[StepMetrics], reports: Sequence[Report], total_s: float
 ) -> tuple[PipelineMetrics, ...]:
-    """Part of the batch that each pipeline worked; overhead is what its tasks did besides."""
-    busy = {each.step: each.busy_s for each in steps}
-    task_s: defaultdict[str, float] = defaultdict(float)
-    for report in reports:
-        for step in report["steps"]:
-            task_s[step] += report["seconds"]["task"]
+    """Part of the batch that each pipeline worked, in its steps or besides."""
+    working = {each.step: each.busy_s for each in steps}
+    besides = _besides_steps(reports)
     found = []
     for region in plan.regions:
+        whole = max(total_s * region.replicas, 1e-9)
         for pipeline in region.pipelines:
-            worked = sum(busy.get(step, 0.0) for step in pipeline)
-            spent = max((task_s[step] for step in pipeline), default=0.0)
-            whole = total_s * region.replicas
+            extra = sum(besides[step] for step in pipeline)
+            busy = extra + sum(working.get(step, 0.0) for step in pipeline)
             found.append(
                 PipelineMetrics(
-                    region.region,
-                    pipeline,
-                    min(1.0, worked / whole) if whole else 0.0,
-                    min(1.0, max(0.0, spent - worked) / whole) if whole else 0.0,
+                    region.region, pipeline, min(1.0, busy / whole), min(1.0, extra / whole)
                 )
             )
     return tuple(found)
+
+
+def _besides_steps(reports: Sequence[Report]) -> Mapping[str, float]:
+    """What tasks did in none of their steps, shared out among these by what they took."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for report in reports:
+        spent = {step: seconds for step, (_, _, seconds) in report["steps"].items()}
+        working = sum(spent.values())
+        besides = max(0.0, report["seconds"]["task"] - working)
+        for step, seconds in spent.items():
+            found[step] += besides * (seconds / working if working else 1 / len(spent))
+    return found
 
 
 def region_metrics(
