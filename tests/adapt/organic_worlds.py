@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.adapt.organic import Organic
+from anabranch.adapt.policies.organic import Organic
 from anabranch.adapt.policy import Pace
 from anabranch.events import Observation
 from anabranch.flow import Flow

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.adapt.auto import Auto
 from anabranch.adapt.controller import Controller
 from anabranch.adapt.guards import threads
+from anabranch.adapt.policies.auto import Auto
 from anabranch.adapt.seen import Limits
 from anabranch.adapt.topology import Topology
 from anabranch.plan.plan import Plan

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.adapt.balance import Balance
-from anabranch.adapt.region_loads import loads_of, split
+from anabranch.adapt.policies.balance import Balance
+from anabranch.adapt.reckoning.region_loads import loads_of, split
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.events import HotKey, Observation
 from anabranch.plan.balancing import replica_loads

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.adapt.ds2 import Ds2
 from anabranch.adapt.guards import threads
+from anabranch.adapt.policies.ds2 import Ds2
+from anabranch.adapt.reckoning.true_rates import demanded
 from anabranch.adapt.seen import Limits
-from anabranch.adapt.true_rates import demanded
 from anabranch.plan.plan import Plan
 from tests.adapt.linear_system import (
     NAMES,

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.adapt.organic import Organic
-from anabranch.adapt.organic_changes import Actions, best_cut, split_utility
+from anabranch.adapt.policies.organic import Organic
+from anabranch.adapt.policies.organic_parts.changes import Actions, best_cut, split_utility
 from anabranch.adapt.policy import Outcome, Trial
 from anabranch.adapt.registry import policy
 from anabranch.adapt.seen import Limits, Seen

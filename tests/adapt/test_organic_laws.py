@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.adapt.guards import beyond
-from anabranch.adapt.organic import Organic
-from anabranch.adapt.organic_changes import Actions, best_cut, split_utility
-from anabranch.adapt.organic_memory import Remembered
+from anabranch.adapt.policies.organic import Organic
+from anabranch.adapt.policies.organic_parts.changes import Actions, best_cut, split_utility
+from anabranch.adapt.policies.organic_parts.memory import Remembered
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.seen import Limits, Seen
 from tests.adapt.organic_worlds import QUICK, chances, run_in

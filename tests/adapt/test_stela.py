@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.adapt.guards import beyond
+from anabranch.adapt.policies.stela import Projection, Stela, effective_share, project
+from anabranch.adapt.reckoning.streams import RegionStream, region_streams
 from anabranch.adapt.registry import policy
 from anabranch.adapt.seen import Limits
-from anabranch.adapt.stela import Projection, Stela, effective_share, project
-from anabranch.adapt.streams import RegionStream, region_streams
 from anabranch.events import Observation
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan

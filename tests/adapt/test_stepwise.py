@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from anabranch.adapt.policies.stepwise import Stepwise
+from anabranch.adapt.policies.stepwise_parts.progress import Phase, Progress, latency_ms
 from anabranch.adapt.policy import Outcome, Proposal, Trial
 from anabranch.adapt.registry import policy
 from anabranch.adapt.seen import Limits
-from anabranch.adapt.stepwise import Stepwise
-from anabranch.adapt.stepwise_progress import Phase, Progress, latency_ms
 from anabranch.events import Observation
 from anabranch.plan.plan import Plan
 from tests.adapt.flows_of_regions import graph_of_regions

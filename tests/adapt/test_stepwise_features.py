@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.adapt.stepwise_features import (
+from anabranch.adapt.policies.stepwise_parts.features import (
     Correlation,
     correlation,
     dominated,

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.adapt.guards import beyond
+from anabranch.adapt.policies.stepwise import Stepwise
 from anabranch.adapt.seen import Limits, Seen
-from anabranch.adapt.stepwise import Stepwise
 from anabranch.adapt.topology import Topology
 from tests.adapt.scripted import ScriptedRun
 from tests.adapt.word_count_cluster import FLOW, START, Cluster

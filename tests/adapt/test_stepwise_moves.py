@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
 from anabranch.adapt.guards import beyond
-from anabranch.adapt.seen import Limits
-from anabranch.adapt.stepwise_evidence import Change, compared
-from anabranch.adapt.stepwise_moves import (
+from anabranch.adapt.policies.stepwise_parts.evidence import Change, compared
+from anabranch.adapt.policies.stepwise_parts.moves import (
     Move,
     Side,
     Throttle,
@@ -19,6 +18,7 @@ from anabranch.adapt.stepwise_moves import (
     throttled,
     with_replicas,
 )
+from anabranch.adapt.seen import Limits
 from anabranch.plan.plan import Plan
 from tests.adapt.flows_of_regions import line_of_regions
 from tests.adapt.scripted import seen

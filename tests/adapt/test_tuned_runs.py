@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import anabranch as ab
-from anabranch.adapt.auto import Auto
+from anabranch.adapt.policies.auto import Auto
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.seen import Seen
 from anabranch.apps import word_count

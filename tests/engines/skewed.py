@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 import anabranch as ab
-from anabranch.adapt.balance import Balance
+from anabranch.adapt.policies.balance import Balance
 from anabranch.adapt.policy import Pace
 from anabranch.flow import Flow
 from anabranch.io.collect import CollectSink

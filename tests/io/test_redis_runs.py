@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import anabranch as ab
+from anabranch.adapt.policies.stepwise import Stepwise
 from anabranch.adapt.policy import Pace
-from anabranch.adapt.stepwise import Stepwise
 from anabranch.errors import SourceError
 from anabranch.events import Event, Observation, Observed
 from anabranch.io.pacing import Steps

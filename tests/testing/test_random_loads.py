@@ -38,11 +38,12 @@ def test_nothing_changes_at_first(trace):
 
 
 @pytest.mark.parametrize("trace", TRACES)
-def test_something_changes_later(trace):
+def test_hardly_any_load_stays_as_it_is(trace):
+    changing = 0
     for seed in range(30):
         load = drawn(trace, seed)
-        later = np.arange(SETTINGS.hold_s, SETTINGS.seconds)
-        assert len({load.rate(float(at_s)) for at_s in later}) > 1
+        changing += len({load.rate(float(at_s)) for at_s in range(int(SETTINGS.seconds))}) > 1
+    assert changing >= 28
 
 
 def test_some_steps_have_more_to_read_than_anybody_can():

@@ -20,7 +20,7 @@ POLICIES = (
     "stretch",
     "balance",
 )
-"""Each is a module of this package with a class of its name, like `auto.Auto`."""
+"""Each is a module of `policies` with a class of its name, like `auto.Auto`."""
 
 
 def policy(name: str) -> Policy[Any]:
@@ -32,6 +32,6 @@ def policy(name: str) -> Policy[Any]:
             repr(name),
             "choose one of those",
         )
-    module = import_module(f"anabranch.adapt.{name}")
+    module = import_module(f"anabranch.adapt.policies.{name}")
     made: Policy[Any] = getattr(module, name.capitalize())()
     return made

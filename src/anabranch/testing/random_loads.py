@@ -116,11 +116,10 @@ def _diurnal(rng: Generator, settings: TraceSettings) -> Points:
     peak = float(rng.uniform(max(settings.first, 0.5), settings.most))
     low = float(rng.uniform(settings.least, peak / 2))
     begins, lasts = settings.hold_s, settings.seconds - settings.hold_s
-    points: Points = [(0.0, (low + peak) / 2)]
-    for number in range(DIURNAL_POINTS + 1):
-        part = number / DIURNAL_POINTS
-        height = (1 - sin(4 * pi * part)) / 2
-        points.append((begins + part * lasts, low + (peak - low) * height))
+    parts = [number / DIURNAL_POINTS for number in range(DIURNAL_POINTS + 1)]
+    rates = [low + (peak - low) * (1 - sin(4 * pi * part)) / 2 for part in parts]
+    points: Points = [(0.0, rates[0])]
+    points += [(begins + p * lasts, rate) for p, rate in zip(parts, rates, strict=True)]
     return points
 
 

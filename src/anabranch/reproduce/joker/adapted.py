@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from anabranch.adapt.organic import Organic
+from anabranch.adapt.policies.organic import Organic
 from anabranch.adapt.tuning import Tuner
 from anabranch.engines.engine import Options
 from anabranch.engines.simulator.engine import SimulatorEngine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from anabranch.adapt.organic_changes import Actions
+from anabranch.adapt.policies.organic_parts.changes import Actions
 from anabranch.reproduce.claims import Claim, cannot, judge, listed
 from anabranch.reproduce.joker.curves import Curves
 from anabranch.reproduce.joker.setting import HARDWARE_THREADS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.adapt.organic import Organic
-from anabranch.adapt.organic_changes import Actions
+from anabranch.adapt.policies.organic import Organic
+from anabranch.adapt.policies.organic_parts.changes import Actions
 from anabranch.reproduce.joker.adapted import Adapted, Shapes, adapt
 from anabranch.reproduce.joker.applications import TOPOLOGIES, costly_and_cheap, one_region
 from anabranch.reproduce.joker.setting import JOKER, Application

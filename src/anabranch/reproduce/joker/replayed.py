@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.adapt.controller import Controller
-from anabranch.adapt.organic import Organic
+from anabranch.adapt.policies.organic import Organic
 from anabranch.adapt.policy import Pace
 from anabranch.adapt.topology import Topology
 from anabranch.events import (

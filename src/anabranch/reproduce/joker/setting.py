@@ -18,7 +18,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from anabranch.adapt.organic import Organic
+from anabranch.adapt.policies.organic import Organic
 from anabranch.adapt.policy import Pace
 from anabranch.adapt.seen import Limits
 from anabranch.engines.simulator.flows import Idle

@@ -11,11 +11,11 @@ from statistics import fmean
 from typing import Any
 
 from anabranch.adapt.controller import Controller
+from anabranch.adapt.policies.stela import Stela
+from anabranch.adapt.policies.stepwise import Stepwise
+from anabranch.adapt.policies.threshold import Threshold
 from anabranch.adapt.policy import Pace, Policy
 from anabranch.adapt.seen import Limits
-from anabranch.adapt.stela import Stela
-from anabranch.adapt.stepwise import Stepwise
-from anabranch.adapt.threshold import Threshold
 from anabranch.adapt.topology import Topology as Regions
 from anabranch.events import Decision, Event, Observed, Reconfiguration
 from anabranch.plan.plan import Plan

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from statistics import fmean
 
+from anabranch.adapt.policies.stepwise_parts.features import Features, Samples
+from anabranch.adapt.policies.stepwise_parts.moves import NO_THROTTLE, Side, Throttle
 from anabranch.adapt.policy import Proposal
 from anabranch.adapt.seen import Seen
-from anabranch.adapt.stepwise_features import Features, Samples
-from anabranch.adapt.stepwise_moves import NO_THROTTLE, Side, Throttle
 from anabranch.events import Observation
 from anabranch.plan.plan import Plan
 

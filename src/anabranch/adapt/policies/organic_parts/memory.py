@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from anabranch.adapt.guards import Load
-from anabranch.adapt.organic_changes import Change, Pipeline, Shape
+from anabranch.adapt.policies.organic_parts.changes import Change, Pipeline, Shape
 from anabranch.adapt.seen import Seen
 from anabranch.plan.plan import Plan
 

@@ -24,8 +24,8 @@ from statistics import median_high
 
 from anabranch.adapt.guards import far, threads
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
+from anabranch.adapt.reckoning.true_rates import Demand, demanded
 from anabranch.adapt.seen import Seen
-from anabranch.adapt.true_rates import Demand, demanded
 from anabranch.plan.plan import Plan
 
 Replicas = tuple[int, ...]

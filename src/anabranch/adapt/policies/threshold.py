@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
-from anabranch.adapt.room import one_more
+from anabranch.adapt.reckoning.room import one_more
 from anabranch.adapt.seen import Seen
 
 PACE = Pace(settle=2, periods=3, most=10)

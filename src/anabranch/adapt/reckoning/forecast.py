@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from anabranch.adapt.measured import measured_profile
+from anabranch.adapt.reckoning.measured import measured_profile
+from anabranch.adapt.reckoning.spread import Spread
 from anabranch.adapt.seen import Seen
-from anabranch.adapt.spread import Spread
 from anabranch.plan.models.model import Model
 from anabranch.plan.plan import Plan
 from anabranch.plan.profile import OperatorProfile, Profile, State

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
-from anabranch.adapt.region_loads import RegionLoads, imbalance, loads_of
+from anabranch.adapt.reckoning.region_loads import RegionLoads, imbalance, loads_of
 from anabranch.adapt.seen import Seen
 from anabranch.plan.balancing import rebalance_by_load
 from anabranch.plan.bucket_map import moved

@@ -218,7 +218,7 @@ def expand(bottleneck: Bottleneck, step: int, stateless: bool) -> Change | None:
     region, now = bottleneck.region, bottleneck.now
     if not region.replicable or not (stateless or region.kind is RegionKind.PARTITIONED):
         return None
-    most = most_replicas(region, bottleneck.seen)
+    most = bottleneck.seen.most_replicas(region.name)
     room = min(most - now.replicas, bottleneck.spare_threads // len(now.pipelines))
     more = min(step, room)
     while more > 0:
@@ -233,12 +233,6 @@ def expand(bottleneck: Bottleneck, step: int, stateless: bool) -> Change | None:
             )
         more //= 2
     return None
-
-
-def most_replicas(region: Region, seen: Seen) -> int:
-    """The most replicas of a region: no more than policies may have, nor than there are buckets."""
-    limit = seen.limits.replicas
-    return min(limit, region.buckets) if region.mapped else limit
 
 
 def with_region(plan: Plan, region: RegionPlan) -> Plan:

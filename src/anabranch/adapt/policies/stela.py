@@ -23,12 +23,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.adapt.measured import measured_profile
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
-from anabranch.adapt.room import one_more
+from anabranch.adapt.reckoning.measured import measured_profile
+from anabranch.adapt.reckoning.room import one_more
+from anabranch.adapt.reckoning.streams import RegionStream, region_streams
+from anabranch.adapt.reckoning.true_rates import offered_per_s, useful_s
 from anabranch.adapt.seen import Seen
-from anabranch.adapt.streams import RegionStream, region_streams
-from anabranch.adapt.true_rates import offered_per_s, useful_s
 from anabranch.plan.plan import Plan
 from anabranch.plan.regions import RegionKind
 

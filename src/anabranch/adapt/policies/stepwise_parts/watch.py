@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anabranch.adapt.policies.stepwise_parts.features import Features
+from anabranch.adapt.policies.stepwise_parts.progress import Progress, latency_ms
 from anabranch.adapt.seen import Seen, average
-from anabranch.adapt.stepwise_features import Features
-from anabranch.adapt.stepwise_progress import Progress, latency_ms
 from anabranch.plan.regions import Region
 
 GROWING = 0.01

@@ -1,6 +1,6 @@
 """Platform capability: how far operators and sources can be strengthened on this machine.
 
-Section 4.2 of the stepwise profiling paper. `stepwise_moves.py` has Algorithm 2; here are its
+Section 4.2 of the stepwise profiling paper. `moves.py` has Algorithm 2; here are its
 bookkeeping and its end. Deviations:
 - The step ends when strengthening operators and sources gained nothing one after the other: the
   performance limit as §4.2 describes it, which Algorithm 2 finds only by over-scaling until
@@ -13,11 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from anabranch.adapt.policy import Proposal
-from anabranch.adapt.room import most_replicas
-from anabranch.adapt.seen import Seen
-from anabranch.adapt.stepwise_evidence import Change, compared
-from anabranch.adapt.stepwise_moves import (
+from anabranch.adapt.policies.stepwise_parts.evidence import Change, compared
+from anabranch.adapt.policies.stepwise_parts.moves import (
     Move,
     Side,
     grown_by,
@@ -25,7 +22,15 @@ from anabranch.adapt.stepwise_moves import (
     read_more,
     throttled,
 )
-from anabranch.adapt.stepwise_progress import Phase, Progress, Record, Turn, latency_ms
+from anabranch.adapt.policies.stepwise_parts.progress import (
+    Phase,
+    Progress,
+    Record,
+    Turn,
+    latency_ms,
+)
+from anabranch.adapt.policy import Proposal
+from anabranch.adapt.seen import Seen
 from anabranch.plan.plan import Plan
 
 THROTTLE_TRIES = 4
@@ -85,7 +90,7 @@ class PlatformStep:
     def _exhausted(self, memory: Progress, seen: Seen) -> bool:
         """Whether both sides were strengthened in vain, or more rounds than need be were made."""
         ratios = memory.features.ratios if memory.features else {}
-        most = sum(most_replicas(seen, name) for name in ratios)
+        most = sum(seen.most_replicas(name) for name in ratios)
         bound = 3 * most / max(1, sum(ratios.values()))
         return memory.futile >= FUTILE or memory.rounds > max(3, bound)
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from anabranch.adapt.organic_changes import (
+from anabranch.adapt.policies.organic_parts.changes import (
     Actions,
     Bottleneck,
     Change,
@@ -33,7 +33,7 @@ from anabranch.adapt.organic_changes import (
     split,
     with_region,
 )
-from anabranch.adapt.organic_memory import (
+from anabranch.adapt.policies.organic_parts.memory import (
     Attempt,
     Remembered,
     blacklisted,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from math import isqrt
 
-from anabranch.adapt.room import most_replicas, one_more, one_more_reader
+from anabranch.adapt.policies.stepwise_parts.evidence import Change
+from anabranch.adapt.reckoning.room import one_more, one_more_reader
 from anabranch.adapt.seen import Seen
-from anabranch.adapt.stepwise_evidence import Change
 from anabranch.plan.plan import Plan
 
 
@@ -75,7 +75,7 @@ def with_replicas(seen: Seen, plan: Plan, wanted: Mapping[str, int]) -> Plan:
     once = plan
     for region in wanted:
         once = once.with_replicas(region, 1)
-    more = {name: min(number, most_replicas(seen, name)) - 1 for name, number in wanted.items()}
+    more = {name: min(number, seen.most_replicas(name)) - 1 for name, number in wanted.items()}
     return grown_by(seen, once, more) or once
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from anabranch.adapt.measured import measured_profile
+from anabranch.adapt.reckoning.measured import measured_profile
 from anabranch.adapt.seen import Seen
 from anabranch.graph import Role
 from anabranch.plan.profile import Profile

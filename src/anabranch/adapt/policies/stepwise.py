@@ -2,7 +2,7 @@
 
 Liu et al., A stepwise auto-profiling method for performance optimization of streaming applications,
 TAAS 2017. Each look is a turn of its MAPE loop; `Progress` is what it knows. The steps in detail:
-`stepwise_features.py` (§4.1), `stepwise_platform.py` (§4.2), `stepwise_watch.py` (§4.3, 4.4).
+`features.py` (§4.1), `platform.py` (§4.2), `watch.py` (§4.3, 4.4) of `stepwise_parts`.
 
 Deviations, besides those that the files name:
 - There is no generator to turn down or up. For the first step the sources are throttled to a few
@@ -18,14 +18,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
-from anabranch.adapt.room import one_more
-from anabranch.adapt.seen import Seen
-from anabranch.adapt.stepwise_evidence import SIGNIFICANCE, Change, compared
-from anabranch.adapt.stepwise_features import features_of, samples_of
-from anabranch.adapt.stepwise_moves import throttled, with_replicas
-from anabranch.adapt.stepwise_platform import PlatformStep
-from anabranch.adapt.stepwise_progress import (
+from anabranch.adapt.policies.stepwise_parts.evidence import SIGNIFICANCE, Change, compared
+from anabranch.adapt.policies.stepwise_parts.features import features_of, samples_of
+from anabranch.adapt.policies.stepwise_parts.moves import throttled, with_replicas
+from anabranch.adapt.policies.stepwise_parts.platform import PlatformStep
+from anabranch.adapt.policies.stepwise_parts.progress import (
     Phase,
     Progress,
     Record,
@@ -33,7 +30,10 @@ from anabranch.adapt.stepwise_progress import (
     latency_ms,
     settled,
 )
-from anabranch.adapt.stepwise_watch import Served, capacity, latency_factor, trouble
+from anabranch.adapt.policies.stepwise_parts.watch import Served, capacity, latency_factor, trouble
+from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
+from anabranch.adapt.reckoning.room import one_more
+from anabranch.adapt.seen import Seen
 from anabranch.plan.plan import Plan
 
 PACE = Pace(settle=2, periods=10, most=10)

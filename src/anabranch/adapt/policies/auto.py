@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from anabranch.adapt.forecast import Forecast, saturated
 from anabranch.adapt.guards import LOAD_CHANGE, far, threads
-from anabranch.adapt.measured import measured_profile
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
+from anabranch.adapt.reckoning.forecast import Forecast, saturated
+from anabranch.adapt.reckoning.measured import measured_profile
 from anabranch.adapt.seen import Seen
 from anabranch.plan.plan import Plan
 

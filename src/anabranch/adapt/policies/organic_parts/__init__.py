@@ -1,0 +1,1 @@
+"""What the policy `organic` is made of."""

@@ -1,0 +1,1 @@
+"""What the policy `stepwise` is made of."""

@@ -1,0 +1,1 @@
+"""What several policies reckon with: costs, loads, room, and what plans would do."""
