@@ -9,7 +9,7 @@ import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 from harness import Report
@@ -36,9 +36,12 @@ class Done:
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """A value that is one of the given: beside infinite ones, there is nothing in between."""
+    """The least of the values that such a part of them does not exceed.
+
+    It is one of them: beside infinite ones, there is nothing in between.
+    """
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0.0
+    return ordered[max(0, ceil(part * len(ordered)) - 1)] if ordered else 0.0
 
 
 def values(done: Sequence[Done], policy: str, measure: str) -> list[float]:
