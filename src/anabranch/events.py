@@ -6,6 +6,7 @@ Names carry units: `_s` seconds, `_ms` milliseconds, `_per_s` a rate, `_share` a
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,11 @@ class Observation:
     latency_p999_ms: float | None = None
 
     @property
+    def in_batches(self) -> bool:
+        """Whether the engine works in batches; then one tuple in a thousand has no latency."""
+        return self.latency_p999_ms is None
+
+    @property
     def lag_ms(self) -> float:
         """How long the tuples read last had waited to be read, at the source that lags most.
 
@@ -235,6 +241,18 @@ class RunEnded:
     ended: bool
 
 
+class Kind(StrEnum):
+    """What became of a decision."""
+
+    TRIED = "tried"
+    APPLIED = "applied"  # not to be judged
+    KEPT = "kept"
+    REVERTED = "reverted"
+    REFUSED = "refused"  # by a guard
+    FAILED = "failed"  # the plan stays as it was
+    NOTED = "noted"
+
+
 @dataclass(frozen=True)
 class Decision:
     """What a policy did, or could not do, in plain words; all of a run's are its journal.
@@ -242,14 +260,13 @@ class Decision:
     Attributes:
         at_s: Seconds since the start of the run.
         policy: Who decided.
-        outcome: `tried`, `applied` (not to be judged), `kept`, `reverted`, `refused` (by a guard),
-            `failed` (the plan stays as it was) or `noted`.
+        outcome: What became of it.
         why: What was seen, what was expected, what came of it.
     """
 
     at_s: float
     policy: str
-    outcome: str
+    outcome: Kind
     why: str
 
     def __str__(self) -> str:

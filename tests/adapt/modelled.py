@@ -47,12 +47,16 @@ class Modelled:
         cores: Of the machine.
         offered: Tuples a second that come, by second; None for as many as can be read.
         contention: Part of the rate that every thread beyond the first few takes away.
+        dearer: Whether contention shows as dearer tuples, as where threads share a memory bus.
+        fixed_s: Time that every batch takes whatever is in it; 0 where there are no batches.
     """
 
     profile: Profile
     cores: int = 8
     offered: Callable[[int], float | None] = lambda second: None
     contention: float = 0.0
+    dearer: bool = False
+    fixed_s: float = 0.0
     flow: Flow = field(init=False)
     model: FlowModel = field(init=False)
     backlog: float = 0.0
@@ -91,10 +95,10 @@ class Modelled:
         if load is not None:
             self.backlog = max(0.0, self.backlog + load - rate)
             waiting = int(self.backlog)
-        busy = {
-            o.name: o.cost * rate * self.whole.visits[o.name] / 1e6 for o in self.whole.operators
-        }
+        alone = self.model.rate_per_s(self.whole, plan)
+        slower = alone / capacity if self.dearer else 1.0
         visits = self.whole.visits
+        busy = {o.name: slower * o.cost * rate * visits[o.name] / 1e6 for o in self.whole.operators}
         steps, pipelines, found = [], [], []
         for region in plan.regions:
             taken = rate * visits[region.pipelines[0][0]]
@@ -112,12 +116,19 @@ class Modelled:
             second,
             int(rate),
             int(rate),
-            BatchTimes(1.0, 0.0, 0.0, 0.0, sum(busy.values()), 0.0, 0.0),
+            self._times(rate / capacity),
             1.0,
             2.0,
             tuple(steps),
             tuple(pipelines),
             tuple(found),
             (SourceMetrics(source, int(rate), rate, waiting),),
-            3.0,
+            None if self.fixed_s else 3.0,
         )
+
+    def _times(self, used: float) -> BatchTimes:
+        """A second of work, or a batch that is followed by the next one at once."""
+        if not self.fixed_s:
+            return BatchTimes(1.0, 0.0, 0.0, 0.0, used, 0.0, 0.0)
+        # Whatever the load, a batch follows the other; what is not work is fixed.
+        return BatchTimes(1.0, 1.0 - used, 0.0, 0.0, used, 0.0, 0.0)

@@ -23,6 +23,7 @@ class Wish:
     outcome: Outcome = Outcome.KEPT
     trial: bool = True
     raises: bool = False
+    raises_in_judge: bool = False
     instead: Plan | None = None
     name = "wish"
     pace = Pace(settle=1, periods=2, most=4)
@@ -38,6 +39,8 @@ class Wish:
         return memory + 1, Proposal(self.plans[memory], f"plan {memory}", self.trial)
 
     def judge(self, memory: int, seen: Seen, trial: Trial) -> tuple[int, Verdict]:
+        if self.raises_in_judge:
+            raise ZeroDivisionError("no rate")
         then = Proposal(self.instead, "another way") if self.instead else None
         return memory, Verdict(self.outcome, "gained 4 %", then)
 
@@ -187,3 +190,66 @@ def test_nothing_is_decided_while_a_change_settles(flow: Flow) -> None:
     assert run.journal == []
     run.go(controller, 1, start=2)
     assert outcomes(run) == ["applied"]
+
+
+def test_a_verdict_that_raises_brings_the_old_plan_back(flow: Flow) -> None:
+    run = run_of(flow)
+    first = run.plan
+    wider = first.with_replicas("count", 2)
+    run.go(run.tuned_by(Wish((wider, wider), raises_in_judge=True)), 20)
+    assert run.plan == first
+    assert run.plans == [wider, first]
+    assert outcomes(run) == ["tried", "failed", "refused"]
+    assert "plan 0, tried, ZeroDivisionError: no rate; not judged" in run.journal[1].why
+
+
+def test_something_else_that_cannot_be_applied_brings_the_old_plan_back(flow: Flow) -> None:
+    run = run_of(flow)
+    first = run.plan
+    wider, split = first.with_replicas("count", 2), first.with_pipelines("split", 1, 1)
+    run.refuses = lambda plan: plan == split
+    run.go(run.tuned_by(Wish((wider,), Outcome.REVERTED, instead=split)), 20)
+    assert run.plan == first
+    assert outcomes(run) == ["tried", "reverted", "failed"]
+
+
+def test_a_plan_that_cannot_come_back_is_told(flow: Flow) -> None:
+    run = run_of(flow)
+    first = run.plan
+    wider = first.with_replicas("count", 2)
+    run.refuses = lambda plan: plan == first
+    controller = run.tuned_by(Wish((wider,), Outcome.REVERTED))
+    run.go(controller, 20)
+    assert run.plan == wider
+    assert outcomes(run) == ["tried", "reverted", "failed"]
+    assert "cannot come back: no such place" in run.journal[2].why
+    assert not controller.trying
+
+
+def test_a_trial_that_is_never_judged_ends(flow: Flow) -> None:
+    run = run_of(flow)
+    first = run.plan
+    wider = first.with_replicas("count", 2)
+    run.go(run.tuned_by(Wish((wider,), Outcome.OPEN)), 100)
+    assert run.plan == first
+    assert outcomes(run) == ["tried", "reverted"]
+    assert "no verdict" in run.journal[1].why
+
+
+def test_what_is_wide_already_may_stay_wide_but_not_get_wider(flow: Flow) -> None:
+    run = run_of(flow)
+    run.plan = run.plan.with_replicas("count", 8)
+    moved = run.plan.with_bucket_map(
+        "count", (0,) * 128 + run.plan.region("count").bucket_map[128:]
+    )
+    wider = run.plan.with_replicas("count", 9)
+    run.go(run.tuned_by(Wish((moved, wider)), replace(ROOMY, replicas=4, threads=6)), 20)
+    assert run.plans == [moved]
+    assert outcomes(run) == ["tried", "kept", "refused"]
+
+
+def test_lines_that_differ_in_numbers_alone_are_written_once(flow: Flow) -> None:
+    run = run_of(flow)
+    far = tuple(run.plan.with_replicas("count", 50 + n) for n in range(5))
+    run.go(run.tuned_by(Wish(far)), 20)
+    assert outcomes(run) == ["refused"]

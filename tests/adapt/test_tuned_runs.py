@@ -69,6 +69,16 @@ class Broken(Restless):
         raise KeyError("a region that is not there")
 
 
+@dataclass(frozen=True)
+class Stillborn(Restless):
+    """Cannot even begin."""
+
+    name = "stillborn"
+
+    def begin(self) -> int:
+        raise ValueError("no memory")
+
+
 def paced(rows: int, seconds: float) -> Flow:
     """A chain whose rows become due evenly over some seconds, so that there is time to change."""
     flow = busy_flow(CHAIN, rows, multiplication_ns=1.0)
@@ -112,6 +122,14 @@ def test_a_policy_that_raises_does_not_stop_the_stream() -> None:
     assert [d.outcome for d in result.decisions] == ["failed"]
     assert "KeyError" in result.decisions[0].why
     assert rows_of(flow) == run_sequential(paced(1_000, 3.0)).rows("sink")
+
+
+def test_a_policy_that_cannot_begin_does_not_stop_the_stream() -> None:
+    flow = paced(500, 0.5)
+    result = ab.run(flow, engine="local", plan=ab.plan(flow), policy=Stillborn())
+    assert result.ended
+    assert [str(d.outcome) for d in result.decisions] == ["failed"]
+    assert "ValueError: no memory; nobody tunes this run" in result.decisions[0].why
 
 
 def test_a_plan_that_is_given_stays_unless_a_policy_is_asked_for() -> None:

@@ -7,6 +7,7 @@ plan as it is and a line in the journal.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,12 +17,16 @@ from anabranch.adapt.guards import Blacklist, Load, refusal, remembered
 from anabranch.adapt.policy import Outcome, Policy, Proposal, Trial
 from anabranch.adapt.seen import Limits, Seen
 from anabranch.adapt.topology import Topology
-from anabranch.events import Decision, Event, Observation, Observed, Reconfiguration
+from anabranch.events import Decision, Event, Kind, Observation, Observed, Reconfiguration
 from anabranch.plan.models.model import Model
 from anabranch.plan.plan import Plan
 
 PATIENCE_PERIODS = 30
 """A plan that is not in force after so many periods is given up."""
+MOST_LOOKS = 20
+"""A trial that a policy has not judged after so many looks is reverted."""
+NUMBERS = re.compile(r"[\d.,]+")
+"""What does not make a line of the journal another one."""
 
 
 class Runner(Protocol):
@@ -57,13 +62,13 @@ class Controller:
         tell: Callable[[Decision], None] = lambda decision: None,
     ) -> None:
         self._topology, self._policy, self._runner = topology, policy, runner
-        self._limits, self._model, self._tell = limits, model, tell
+        self.limits, self._model, self._tell = limits, model, tell
         self._memory = policy.begin()
         self._window: deque[Observation] = deque(maxlen=policy.pace.most)
         self._settling, self._fresh = policy.pace.settle, 0
         self._trial: Trial | None = None
         self._wish: Plan | None = None
-        self._waited = 0
+        self._waited = self._looks = 0
         self._blacklist: Blacklist = {}
         self._at_s = 0.0
         self._said = ""
@@ -82,31 +87,38 @@ class Controller:
 
     def _turn(self, observation: Observation) -> None:
         """Observe → decide → guard → apply; or, while a change is on trial, observe → judge."""
+        self._at_s = observation.at_s
+        trial = self._trial
         try:
             seen = self._observe(observation)
             if seen is None:
                 return
-            if self._trial is not None:
-                self._judge(seen, self._trial)
+            if trial is not None:
+                self._judge(seen, trial)
                 return
             proposal = self._decide(seen)
             if proposal is not None and self._guard(seen, proposal):
                 self._apply(seen, proposal)
         except Exception as error:  # the stream must go on, whatever a policy does
-            self._trial = None
-            self._note("failed", f"{type(error).__name__}: {error}; the plan stays as it is")
+            what = f"{type(error).__name__}: {error}"
+            if trial is None:
+                self._note(Kind.FAILED, f"{what}; the plan stays as it is")
+            else:
+                self._note(Kind.FAILED, f"{trial.proposal.why}, tried, {what}; not judged")
+                self._go_back(trial)
 
     # Observe
 
     def _observe(self, observation: Observation) -> Seen | None:
         """What to look at; None while there is too little to see."""
-        self._at_s = observation.at_s
         plan = self._runner.plan
         if not self._in_force(plan):
             return None
         lacking = missing(observation, plan)
         if lacking:
-            self._note("noted", f"no measurements of {lacking}; nothing is decided on this period")
+            self._note(
+                Kind.NOTED, f"no measurements of {lacking}; nothing is decided on this period"
+            )
             return None
         if self._settling:
             self._settling -= 1
@@ -116,7 +128,7 @@ class Controller:
         if self._fresh < self._policy.pace.periods:
             return None
         self._fresh = 0
-        seen = Seen(self._topology, plan, tuple(self._window), self._limits, self._model)
+        seen = Seen(self._topology, plan, tuple(self._window), self.limits, self._model)
         if self._trial is None:
             self._blacklist = remembered(self._blacklist, Load.of(seen))
         return replace(seen, barred=frozenset(self._blacklist))
@@ -130,16 +142,18 @@ class Controller:
             return True
         self._waited += 1
         if self._waited > PATIENCE_PERIODS:
-            self._note("failed", f"no plan change within {PATIENCE_PERIODS} periods; given up")
+            self._note(Kind.FAILED, f"no plan change within {PATIENCE_PERIODS} periods; given up")
+            if self._trial is not None:
+                self._bar(self._trial.proposal.plan, self._trial.before)
             self._wish = self._trial = None
-            self._runner.apply(plan)  # the newest wish supersedes the one that does not come
+            self._wish_for(plan)  # the newest wish supersedes the one that does not come
         return False
 
     def _begin_window(self, after: Plan) -> None:
         """Another plan is in force: what was seen before does not count for it."""
         if self._wish is None or after != self._wish:
             if self._trial is not None or self._wish is None:
-                self._note("noted", "the plan was changed by somebody else; looking again")
+                self._note(Kind.NOTED, "the plan was changed by somebody else; looking again")
             self._trial = self._wish = None
         self._window.clear()
         self._settling, self._fresh = self._policy.pace.settle, 0
@@ -152,46 +166,71 @@ class Controller:
 
     def _guard(self, seen: Seen, proposal: Proposal) -> bool:
         if proposal.plan == seen.plan:
-            self._note("noted", proposal.why)
+            self._note(Kind.NOTED, proposal.why)
             return False
         reason = refusal(proposal.plan, seen, self._blacklist)
         if reason is not None:
-            self._note("refused", f"{proposal.why}: {reason}")
+            self._note(Kind.REFUSED, f"{proposal.why}: {reason}")
         return reason is None
 
-    def _apply(self, seen: Seen, proposal: Proposal) -> None:
-        try:
-            self._runner.apply(proposal.plan)
-        except Exception as error:
-            self._blacklist = {**self._blacklist, proposal.plan: Load.of(seen)}
-            self._note("failed", f"{proposal.why}: {error}; the plan stays as it is")
-            return
-        self._wish, self._waited = proposal.plan, 0
+    def _apply(self, seen: Seen, proposal: Proposal) -> bool:
+        """Wish for a plan; whether the engine took the wish."""
+        error = self._wish_for(proposal.plan)
+        if error is not None:
+            self._bar(proposal.plan, seen)
+            self._note(Kind.FAILED, f"{proposal.why}: {error}; the plan stays as it is")
+            return False
         self._trial = Trial(seen, proposal) if proposal.trial else None
-        self._note("tried" if proposal.trial else "applied", proposal.why)
+        self._looks = 0
+        self._note(Kind.TRIED if proposal.trial else Kind.APPLIED, proposal.why)
+        return True
+
+    def _wish_for(self, plan: Plan) -> Exception | None:
+        """Tell the engine; what it raises is no reason to stop the stream."""
+        try:
+            self._runner.apply(plan)
+        except Exception as error:
+            return error
+        self._wish, self._waited = None if plan == self._runner.plan else plan, 0
+        return None
 
     # Judge
 
     def _judge(self, seen: Seen, trial: Trial) -> None:
         self._memory, verdict = self._policy.judge(self._memory, seen, trial)
-        if verdict.outcome is Outcome.OPEN:
+        self._looks += 1
+        if verdict.outcome is Outcome.OPEN and self._looks < MOST_LOOKS:
             return
         self._trial = None
-        self._note(verdict.outcome.value, f"{trial.proposal.why}, tried, {verdict.why}")
         if verdict.outcome is Outcome.KEPT:
+            self._note(Kind.KEPT, f"{trial.proposal.why}, tried, {verdict.why}")
             return
-        self._blacklist = {**self._blacklist, trial.proposal.plan: Load.of(trial.before)}
-        if verdict.then is not None and self._guard(trial.before, verdict.then):
-            self._apply(trial.before, verdict.then)
-        else:
-            self._wish, self._waited = trial.before.plan, 0
-            self._runner.apply(trial.before.plan)
+        why = verdict.why if verdict.outcome is Outcome.REVERTED else "no verdict"
+        self._note(Kind.REVERTED, f"{trial.proposal.why}, tried, {why}")
+        self._bar(trial.proposal.plan, trial.before)
+        instead = verdict.then
+        if instead is None or not (
+            self._guard(trial.before, instead) and self._apply(trial.before, instead)
+        ):
+            self._go_back(trial)
 
-    def _note(self, outcome: str, why: str) -> None:
+    def _go_back(self, trial: Trial) -> None:
+        """To the plan from before a trial."""
+        self._trial = None
+        self._bar(trial.proposal.plan, trial.before)
+        error = self._wish_for(trial.before.plan)
+        if error is not None:
+            self._note(Kind.FAILED, f"the plan from before cannot come back: {error}")
+
+    def _bar(self, plan: Plan, seen: Seen) -> None:
+        self._blacklist = {**self._blacklist, plan: Load.of(seen)}
+
+    def _note(self, kind: Kind, why: str) -> None:
         """A line in the journal; the same line twice in a row says no more than once."""
-        if (said := f"{outcome} {why}") != self._said:
-            self._said = said
-            self._tell(Decision(self._at_s, self._policy.name, outcome, why))
+        said = f"{kind} {NUMBERS.sub('', why)}"
+        if said != self._said or kind not in (Kind.REFUSED, Kind.FAILED, Kind.NOTED):
+            self._tell(Decision(self._at_s, self._policy.name, kind, why))
+        self._said = said
 
 
 def missing(seen: Observation, plan: Plan) -> str:

@@ -72,17 +72,25 @@ def refusal(wish: Plan, seen: Seen, blacklist: Blacklist) -> str | None:
         return f"the flow does not allow it: {error}"
     if wish in blacklist:
         return "it did not help before, and the load has not changed"
-    return beyond(wish, seen.limits)
+    return beyond(wish, seen.limits, seen.plan)
 
 
-def beyond(wish: Plan, limits: Limits) -> str | None:
-    """Which limit a plan goes beyond; None if none."""
-    for region in wish.regions:
-        if region.replicas > limits.replicas:
-            return f"{region.replicas} replicas of {region.region}, at most {limits.replicas}"
-    if threads(wish) > limits.threads:
-        return f"{threads(wish)} threads, at most {limits.threads}"
-    return None
+def beyond(wish: Plan, limits: Limits, now: Plan | None = None) -> str | None:
+    """Which limit a plan goes beyond; None if none. What is beyond it already may stay so."""
+    before = widths(now) if now is not None else {}
+    for name, copies in widths(wish).items():
+        most = max(limits.replicas, before.get(name, 0))
+        if copies > most:
+            return f"{copies} replicas of {name}, at most {most}"
+    most = max(limits.threads, threads(now) if now is not None else 0)
+    return f"{threads(wish)} threads, at most {most}" if threads(wish) > most else None
+
+
+def widths(plan: Plan) -> dict[str, int]:
+    """Replicas of each region, and readers of each source."""
+    return {r.region: r.replicas for r in plan.regions} | {
+        s.source: s.replicas for s in plan.sources
+    }
 
 
 def threads(plan: Plan) -> int:

@@ -36,8 +36,9 @@ class Limits:
 
     @staticmethod
     def for_cores(cores: int, topology: Topology) -> Limits:
-        """Twice the cores, and a thread for each region."""
-        return Limits(cores, max(2, 2 * cores), 2 * cores + len(topology.regions))
+        """Twice the cores and a thread for each region, or every region as wide as the cores."""
+        regions = len(topology.regions)
+        return Limits(cores, max(2, 2 * cores), max(2 * cores + regions, cores * regions))
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,6 @@ class Seen:
     def hottest_replica(self, region: str) -> float:
         """Busy share of the busiest replica of a region; 0 where it is not told."""
         return average(max(each.replica_busy, default=0.0) for each in self._regions(region))
-
-    def queue_rows(self, region: str) -> float:
-        """Tuples that wait in front of a region."""
-        return average(each.queue_rows for each in self._regions(region))
 
     def _pipelines(self, region: str, steps: tuple[str, ...]) -> Iterable[PipelineMetrics]:
         for seen in self.window:

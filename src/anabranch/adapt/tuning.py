@@ -7,12 +7,12 @@ from typing import Any
 
 from anabranch.adapt.controller import Controller
 from anabranch.adapt.policy import Policy
-from anabranch.adapt.registry import NONE
+from anabranch.adapt.registry import DEFAULT, NONE
 from anabranch.adapt.registry import policy as find_policy
 from anabranch.adapt.seen import Limits
 from anabranch.adapt.topology import Topology
 from anabranch.engines.engine import Engine
-from anabranch.events import Decision, Event, RunStarted
+from anabranch.events import Decision, Event, Kind, Observed, RunStarted
 from anabranch.flow import Flow
 from anabranch.plan.models.model import Model
 
@@ -45,20 +45,32 @@ class Tuner:
     def hear(self, event: Event) -> None:
         """Take an event of the run."""
         if isinstance(event, RunStarted):
-            # Engines know their cores once they have started.
-            limits = self._limits or Limits.for_cores(self._engine.cores, self._topology)
+            self._begin()
+        elif self.controller is not None:
+            if self._limits is None and isinstance(event, Observed):
+                self.controller.limits = self._engine_limits()  # clusters grow and shrink
+            self.controller.hear(event)
+
+    def _engine_limits(self) -> Limits:
+        return Limits.for_cores(self._engine.cores, self._topology)
+
+    def _begin(self) -> None:
+        """Engines know their cores once they have started."""
+        try:
+            limits = self._limits or self._engine_limits()
             model = self._model or self._engine.model()
             self.controller = Controller(
                 self._topology, self._policy, self._engine, limits, model, self._tell
             )
-        elif self.controller is not None:
-            self.controller.hear(event)
+        except Exception as error:  # the stream must go on without it
+            why = f"{type(error).__name__}: {error}; nobody tunes this run"
+            self._tell(Decision(0.0, self._policy.name, Kind.FAILED, why))
 
 
 def chosen(wish: str | Policy[Any] | None, planned: bool) -> Policy[Any] | None:
     """The policy that a user means: by default none where a plan was given, else `auto`."""
     if wish is None:
-        wish = NONE if planned else "auto"
+        wish = NONE if planned else DEFAULT
     if not isinstance(wish, str):
         return wish
     return None if wish == NONE else find_policy(wish)

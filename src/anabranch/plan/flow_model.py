@@ -15,6 +15,7 @@ from anabranch.plan.answer import Answer, RegionChoice
 from anabranch.plan.for_flow import as_plan, problem_for
 from anabranch.plan.machine import Machine
 from anabranch.plan.models.fission import estimate
+from anabranch.plan.models.model import Bounds
 from anabranch.plan.plan import Plan
 from anabranch.plan.planners.exact import exact
 from anabranch.plan.planners.planner import Problem
@@ -40,13 +41,19 @@ class FlowModel:
 
     def rate_per_s(self, profile: Profile, plan: Plan) -> float:
         """The greatest rate that a plan promises."""
-        known = self._problem(profile).profile
+        known = self._problem(profile, None).profile
         found = estimate(known, choices(self._flow, plan), self._machine.capacity)
         return found.throughput * per_s(profile)
 
-    def best(self, profile: Profile, plan: Plan, rate_per_s: float | None = None) -> Plan:
+    def best(
+        self,
+        profile: Profile,
+        plan: Plan,
+        rate_per_s: float | None = None,
+        bounds: Bounds | None = None,
+    ) -> Plan:
         """The cheapest plan that promises a rate, or the one that promises most."""
-        problem = self._problem(profile)
+        problem = self._problem(profile, bounds)
         if rate_per_s is not None:
             found = cheapest(problem, per_s(profile) / rate_per_s if rate_per_s else inf)
             if found is not None:
@@ -56,8 +63,10 @@ class FlowModel:
         found = cheapest(problem, 1 / (ENOUGH * most.throughput))
         return as_plan(self._flow, found or most, plan)
 
-    def _problem(self, profile: Profile) -> Problem:
+    def _problem(self, profile: Profile, bounds: Bounds | None) -> Problem:
         most = MOST_REPLICAS_PER_CORE * self._machine.cores
+        if bounds is not None:
+            most = min(most, bounds.replicas)
         operators = tuple(
             replace(o, max_replicas=min(most, o.max_replicas or most)) for o in profile.operators
         )
@@ -66,7 +75,11 @@ class FlowModel:
             unit = NANOSECONDS[profile.unit or "ns"]
             switch, replication = self._overheads.thread_switch, self._overheads.replication
             known = replace(known, overheads=Overheads(switch / unit, replication / unit))
-        return problem_for(self._flow, known, self._machine)
+        found = problem_for(self._flow, known, self._machine)
+        if bounds is None:
+            return found
+        threads = max(found.least_threads, min(found.most_threads, bounds.threads))
+        return replace(found, threads=threads)
 
 
 def per_s(profile: Profile) -> float:

@@ -46,6 +46,11 @@ class SourcePlan:
     in_flight_limit: int | None = None
     batch_rows: int = DEFAULT_BATCH_ROWS
 
+    @property
+    def most_rows(self) -> int:
+        """Rows that are read at once: where batches are all that is in flight, both bound them."""
+        return min(self.batch_rows, self.in_flight_limit or self.batch_rows)
+
 
 @dataclass(frozen=True, repr=False)
 class Plan:

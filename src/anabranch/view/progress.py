@@ -120,19 +120,9 @@ class Progress:
         ]
 
 
-def in_batches(seen: Observation) -> bool:
-    """Whether the engine works in batches; then a latency of one tuple in a thousand says little.
-
-    Example:
-        >>> in_batches(Observation(1.0, 0, 10, 5, BatchTimes(1, 0, 0, 0, 0, 0, 0), 2.0, 3.0))
-        True
-    """
-    return seen.latency_p999_ms is None
-
-
 def work_line(seen: Observation) -> str:
     """The newest batch, or what was done since the last look where there are none."""
-    if in_batches(seen):
+    if seen.in_batches:
         return f"batch    {seen.batch}: {seen.rows_in:,} rows, {times_line(seen.times)}"
     waiting = sum(region.queue_rows for region in seen.regions)
     return (

@@ -76,7 +76,7 @@ class Auto:
         if forecast is None:
             return self._idle(memory, seen)
         memory = replace(memory, trust=forecast.trust)
-        if memory.wait:
+        if memory.wait and seen.barred:  # another load frees what is barred, and ends the wait
             return replace(memory, wait=memory.wait - 1), None
         if forecast.used_share > self.most_used:
             return replace(memory, low=0), self._wider(forecast)
@@ -130,20 +130,21 @@ class Auto:
     def judge(self, memory: Learnt, seen: Seen, trial: Trial) -> tuple[Learnt, Verdict]:
         """Kept if what was promised came: more tuples a second, or as many with fewer threads."""
         before, plan = trial.before, trial.proposal.plan
-        gained = seen.rate_per_s / max(before.rate_per_s, 1e-9) - 1
         fewer = threads(plan) < threads(before.plan)
-        words = f"{'gained' if gained >= 0 else 'lost'} {abs(gained):.0%}"
-        if work_changed(before, seen):
-            return memory, Verdict(
-                Outcome.KEPT, f"{words} while tuples came to cost something else"
-            )
-        if not saturated(seen) or gained >= (-self.gain if fewer else self.gain):
+        gained = seen.rate_per_s / max(before.rate_per_s, 1e-9) - 1
+        if not saturated(seen):
+            words = f"all that comes is served, {seen.rate_per_s:,.0f} rows/s"
             return replace(memory, failures=0), Verdict(Outcome.KEPT, words)
+        words = f"{'gained' if gained >= 0 else 'lost'} {abs(gained):.0%}"
+        if gained >= (-self.gain if fewer else self.gain):
+            return replace(memory, failures=0), Verdict(Outcome.KEPT, words)
+        if work_changed(before, seen):  # that may be why, so it does not count as a failure
+            words += " while tuples changed their cost"
+            return replace(memory, low=0, wait=1), Verdict(Outcome.REVERTED, words)
         failures = memory.failures + 1
         wait = min(2**failures, self.longest_wait)
-        return replace(memory, low=0, failures=failures, wait=wait), Verdict(
-            Outcome.REVERTED, words
-        )
+        memory = replace(memory, low=0, failures=failures, wait=wait)
+        return memory, Verdict(Outcome.REVERTED, words)
 
 
 def work_changed(before: Seen, after: Seen) -> bool:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from math import ceil
 from statistics import median_high
 
-from anabranch.adapt.guards import far, threads
+from anabranch.adapt.guards import LOAD_CHANGE, far, threads
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.reckoning.true_rates import Demand, demanded
 from anabranch.adapt.seen import Seen
@@ -31,8 +31,6 @@ from anabranch.plan.plan import Plan
 Replicas = tuple[int, ...]
 
 PACE = Pace(settle=2, periods=3, most=3)
-LOAD_CHANGE = 0.2
-"""A rate that differs by more than this is another one: what was made up for it is forgotten."""
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from anabranch.adapt.guards import threads
 from anabranch.adapt.reckoning.measured import measured_profile
 from anabranch.adapt.reckoning.spread import Spread
+from anabranch.adapt.reckoning.true_rates import ALL_WAITS
 from anabranch.adapt.seen import Seen
-from anabranch.plan.models.model import Model
+from anabranch.plan.models.model import Bounds, Model
 from anabranch.plan.plan import Plan
 from anabranch.plan.profile import OperatorProfile, Profile, State
 
@@ -51,6 +53,8 @@ class Forecast:
         if profile is None or seen.model is None:
             return None
         found = Forecast(seen, profile, seen.model, trust)
+        if found.saturated and not latest(seen.rates):
+            return None  # something stands still, and no rate tells what it could be
         if found.saturated and found.promised_now > 0:
             return replace(found, trust=latest(seen.rates) / found.promised_now)
         # What was learnt at the limit fades where there is none.
@@ -85,8 +89,16 @@ class Forecast:
 
     @property
     def wanted_per_s(self) -> float | None:
-        """What comes; None for as much as can be read."""
-        return None if self.seen.backlog is None else max(self.seen.offered[-RECENT:])
+        """What comes; None for as much as can be read.
+
+        Where much waits and next to nothing comes, as with what is left of a file, it shall be read
+        as fast as it can be.
+        """
+        if self.seen.backlog is None:
+            return None
+        offered = max(self.seen.offered[-RECENT:])
+        ends = self.saturated and offered < ALL_WAITS * latest(self.seen.rates)
+        return None if ends else offered
 
     @property
     def draining_per_s(self) -> float:
@@ -103,7 +115,9 @@ class Forecast:
         if rate_per_s is not None:
             # The model counts in its own rates: what it overstates now it overstates then.
             asked = rate_per_s * self.promised_now / self.capacity_per_s
-        return self.evened(self.model.best(self._bounded, self.seen.plan, asked))
+        limits, now = self.seen.limits, self.seen.plan
+        bounds = Bounds(limits.replicas, max(limits.threads, threads(now)))
+        return self.evened(self.model.best(self._bounded, now, asked, bounds))
 
     def promise(self, plan: Plan) -> float:
         """What the model says of a plan, as work is spread over its replicas."""
@@ -162,19 +176,29 @@ def saturated(seen: Seen) -> bool:
 
 
 def used_share(seen: Seen) -> float:
-    """Part of its capacity that a plan uses: of the busiest thread, of all cores, of the time.
+    """Part of its capacity that a plan uses: of the busiest thread, of all cores, of a batch.
 
-    Where an engine works in batches, the rest of the time it waits for the next one.
+    Batches follow each other as soon as a row is due, so how often there is one says nothing. A
+    full one pays the fixed time once for all its rows.
     """
-    if seen.now.latency_p999_ms is None:
-        passed = seen.now.at_s - seen.window[0].at_s + seen.window[0].times.total_s
-        return min(1.0, seen.seconds / max(passed, 1e-9))
+    if seen.now.in_batches:
+        return min(1.0, latest(seen.rates) / max(full_batch_rate(seen), 1e-9))
     shares = [(r.replicas, share) for r in seen.plan.regions for share in seen.busy(r.region)]
     shares += [(s.replicas, seen.reading) for s in seen.plan.sources]
     busiest = max((share for _, share in shares), default=0.0)
     hottest = max((seen.hottest_replica(r.region) for r in seen.plan.regions), default=0.0)
     spread = sum(replicas * share for replicas, share in shares) / seen.limits.cores
     return min(1.0, max(busiest, hottest, spread))
+
+
+def full_batch_rate(seen: Seen) -> float:
+    """Tuples a second, if batches were as large as the plan allows."""
+    rows = sum(each.rows_in for each in seen.window)
+    fixed_s = sum(each.times.fixed_s + each.times.commit_s for each in seen.window)
+    working_s = sum(each.times.total_s - each.times.fixed_s for each in seen.window)
+    most = sum(source.batch_rows for source in seen.plan.sources)
+    batch_s = fixed_s / len(seen.window) + most * working_s / max(rows, 1)
+    return most / max(batch_s, 1e-9)
 
 
 def latest(rates: Sequence[float]) -> float:

@@ -16,7 +16,7 @@ from anabranch.plan.bucket_map import BucketMap
 
 TOLERANCE = 0.03
 """How much longer than it must the last replica may take."""
-SLOW = 1.3
+SLOW = 1.5
 """A replica that takes this many times longer for a tuple than the others is a slow one."""
 
 

@@ -15,7 +15,6 @@ from anabranch.adapt.reckoning.measured import measured_profile
 from anabranch.adapt.seen import Seen
 from anabranch.graph import Role
 from anabranch.plan.profile import Profile
-from anabranch.plan.regions import RegionKind
 
 ALL_WAITS = 0.1
 """A source to which less than this part of what it reads comes has all its rest waiting."""
@@ -116,12 +115,9 @@ def selectivity(seen: Seen, producer: str, consumer: str) -> float:
 
 
 def taken_in(seen: Seen, step: str) -> float:
-    """Tuples that a step took in; those that every replica saw count once."""
-    metrics, region = seen.steps.get(step), seen.topology.home(step)
-    if metrics is None:
-        return 0.0
-    shared = region.kind is RegionKind.SHARED
-    return metrics.rows_in / (seen.plan.region(region.name).replicas if shared else 1)
+    """Tuples that a step took in."""
+    metrics = seen.steps.get(step)
+    return 0.0 if metrics is None else float(metrics.rows_in)
 
 
 def _downstream(seen: Seen) -> list[tuple[str, str]]:

@@ -86,6 +86,8 @@ class Profiler:
         self._regions, self._sources, self._latencies = regions, sources, latencies
         self._readings: dict[Probe, _Reading] = {}  # by thread, what the last look showed
         self._queues: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        shared = (run.region for run in regions if run.region.kind is RegionKind.SHARED)
+        self._shared = {step for region in shared for step in region.steps}
         self._written = 0
         self.number = 0
         self.looked_s = 0.0
@@ -150,7 +152,10 @@ class Profiler:
             for step, (cpu_s, rows_in, rows_out) in now.steps.items():
                 old = before.steps.get(step, (0.0, 0, 0))
                 steps[step].cpu_s += cpu_s - old[0]
-                steps[step].rows_in += rows_in - old[1]
+                came = rows_in - old[1]
+                # Every replica of a shared region sees every tuple, which is still one tuple.
+                seen = steps[step].rows_in
+                steps[step].rows_in = max(seen, came) if step in self._shared else seen + came
                 steps[step].rows_out += rows_out - old[2]
         return found
 

@@ -192,7 +192,7 @@ class Intake:
             return Share([], progress.over or (source.bounded and self.dry))
         if progress.over:
             return Share([[] for _ in range(readers)], True)
-        budget = plan.source(name).batch_rows
+        budget = plan.source(name).most_rows
         due = source.due_rows(elapsed_s)
         if due is not None:
             budget = min(budget, self._read_before[name] + int(due) - progress.rows)

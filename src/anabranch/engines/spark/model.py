@@ -13,6 +13,7 @@ from functools import partial
 
 from anabranch.engines.spark.prediction import predicted_batch_s
 from anabranch.flow import Flow
+from anabranch.plan.models.model import Bounds
 from anabranch.plan.models.spark import Slots, SparkCosts
 from anabranch.plan.plan import Plan
 from anabranch.plan.profile import Profile
@@ -34,6 +35,7 @@ BATCH_ROWS = tuple(2**n for n in range(14, 23))
 WORTH = 0.02
 """A setting that promises less than this part more is not worth a longer batch or a thread."""
 MOST_ROUNDS = 8
+ENDLESS = Bounds(1_000_000, 1_000_000)
 WAVES = 2
 """More tasks than slots may balance uneven ones."""
 
@@ -61,11 +63,17 @@ class SparkModel:
         rows = sum(source.batch_rows for source in plan.sources)
         return predicted_batch_s(self._flow, plan, profile, self._costs, self._slots, rows)
 
-    def best(self, profile: Profile, plan: Plan, rate_per_s: float | None = None) -> Plan:
+    def best(
+        self,
+        profile: Profile,
+        plan: Plan,
+        rate_per_s: float | None = None,
+        bounds: Bounds | None = None,
+    ) -> Plan:
         """The best plan from here, then what it does not need taken back again."""
         found = plan
         for _ in range(MOST_ROUNDS):
-            better = self._improved(profile, found)
+            better = self._improved(profile, found, bounds or ENDLESS)
             if better == found:
                 break
             found = better
@@ -73,13 +81,14 @@ class SparkModel:
         wanted = enough if rate_per_s is None else min(rate_per_s, enough)
         return self._pruned(profile, found, wanted)
 
-    def _improved(self, profile: Profile, plan: Plan) -> Plan:
+    def _improved(self, profile: Profile, plan: Plan, bounds: Bounds) -> Plan:
         """One setting after another, each at its best."""
         settings = [self._widths, self._batches]
         settings += [partial(self._replicas, region) for region in self._regions]
         settings += [partial(_pipelines, region) for region in self._regions]
         for ways in settings:
-            allowed = [w for w in ways(plan) if self.batch_s(profile, w) <= LONGEST_BATCH_S]
+            within = [way for way in ways(plan) if _within(way, bounds)]
+            allowed = [way for way in within if self.batch_s(profile, way) <= LONGEST_BATCH_S]
             plan = max([plan, *allowed], key=partial(self.rate_per_s, profile))
         return plan
 
@@ -134,6 +143,11 @@ def _with_width(plan: Plan, region: Region, width: int) -> Plan | None:
     if region.kind is RegionKind.SOURCE:
         return plan.with_source(region.name, replicas=width)
     return plan.with_replicas(region.name, width)
+
+
+def _within(plan: Plan, bounds: Bounds) -> bool:
+    widest = max([r.replicas for r in plan.regions] + [s.replicas for s in plan.sources])
+    return widest <= bounds.replicas and _price(plan)[1] <= bounds.threads
 
 
 def _price(plan: Plan) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from anabranch.events import (
     StepMetrics,
 )
 from anabranch.plan.plan import Plan, RegionPlan
+from anabranch.plan.regions import RegionKind
 
 Report = dict[str, Any]
 
@@ -34,7 +35,7 @@ def observation_of(
 ) -> Observation:
     """What was seen of one batch."""
     reports, plan, total_s = done.outcome.reports, done.plan, done.seconds
-    steps = step_metrics(reports, done.manifest.counters)
+    steps = step_metrics(reports, done.manifest.counters, layout)
     return Observation(
         at_s,
         version,
@@ -65,14 +66,20 @@ def reconfiguration_of(at_s: float, version: int, done: Done) -> Reconfiguration
 
 
 def step_metrics(
-    reports: Sequence[Report], totals: dict[str, dict[str, int]]
+    reports: Sequence[Report], totals: dict[str, dict[str, int]], layout: Layout
 ) -> tuple[StepMetrics, ...]:
-    """Rows and time of each step, over all tasks; what was lost on purpose since the start."""
+    """Rows and time of each step, over all tasks; what was lost on purpose since the start.
+
+    Every replica of a shared region sees every tuple, which is still one tuple.
+    """
+    regions = (station.region for station in layout.stations.values())
+    shared = {s for region in regions if region.kind is RegionKind.SHARED for s in region.steps}
     counted: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0, 0.0])
     keys: defaultdict[str, int] = defaultdict(int)
     for report in reports:
         for step, (rows_in, rows_out, seconds) in report["steps"].items():
-            counted[step][0] += rows_in
+            came = counted[step][0]
+            counted[step][0] = max(came, rows_in) if step in shared else came + rows_in
             counted[step][1] += rows_out
             counted[step][2] += seconds
         for step, held in report["keys"].items():

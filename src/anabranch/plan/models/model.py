@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch.plan.plan import Plan
 from anabranch.plan.profile import Profile
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How far a plan may go: replicas of each region, and threads of all, readers among them."""
+
+    replicas: int
+    threads: int
 
 
 class Model(Protocol):
@@ -19,9 +28,15 @@ class Model(Protocol):
     def rate_per_s(self, profile: Profile, plan: Plan) -> float:
         """The greatest rate that a plan promises, if steps cost what the profile says."""
 
-    def best(self, profile: Profile, plan: Plan, rate_per_s: float | None = None) -> Plan:
+    def best(
+        self,
+        profile: Profile,
+        plan: Plan,
+        rate_per_s: float | None = None,
+        bounds: Bounds | None = None,
+    ) -> Plan:
         """The plan to go to from the one in force.
 
         With a rate, the one with fewest threads that promises as much; without, or where no plan
-        promises it, the one that promises most.
+        promises it, the one that promises most. Never beyond the bounds, if there are some.
         """
