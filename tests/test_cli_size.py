@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 
 import pytest
 import typer
@@ -12,6 +13,8 @@ from anabranch.apps import word_count
 from anabranch.cli import sizing
 from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.errors import AnabranchError, PlanError
+from anabranch.plan.sizing import Shortfall, Sizing, Target
+from anabranch.view.sizes import as_object
 
 PROFILE = {
     "app": "demo",
@@ -106,6 +109,26 @@ def test_an_application_gets_jumbo_tuples_that_its_latency_allows(word_count_fil
     fast = json.loads(size(*common, "--latency-ms", "20"))
     assert slow["fit"]["batch_rows"] == 16_384 > fast["fit"]["batch_rows"]
     assert fast["fit"]["latency_p99_ms"] <= 20
+
+
+def test_a_low_rate_does_not_wait_for_full_jumbo_tuples(word_count_file):
+    common = ("word-count", "--profile", word_count_file, "--rate", "1000", "--json")
+    found = json.loads(size(*common, "--latency-ms", "50"))["fit"]
+    assert found["cores"] == 1
+    assert found["latency_p99_ms"] < 20  # 8 to 11 ms were measured
+
+
+def test_a_plan_that_is_always_at_work_is_no_answer(file):
+    alone = {**PROFILE, "operators": [{"name": "write", "cost": 1, "state": "stateful"}]}
+    common = (file("p.json", alone), "--rate", "1000", "--headroom", "0")
+    told = json.loads(size(*common, "--json", expected=WRONG_RESULT))
+    assert (told["fit"]["cores"], told["fit"]["what"]) == (None, "rate")
+    assert "cannot be done" in size(*common, expected=WRONG_RESULT)
+
+
+def test_a_time_without_end_is_null_in_json():
+    endless = Sizing("demo", Target(1.0), *[Shortfall("latency", inf, "")] * 3)
+    assert json.loads(json.dumps(as_object(endless), allow_nan=False))["fit"]["best"] is None
 
 
 def test_on_spark_batches_are_as_long_as_their_rows_take(file, word_count_file):

@@ -14,12 +14,17 @@ import pytest
 import anabranch.cli.tuning
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.seen import Seen
+from anabranch.apps import word_count
 from anabranch.engines.local import engine as local_engine
+from anabranch.errors import SourceError
 from anabranch.io import memory
 from anabranch.io.pacing import Steps
 from anabranch.io.redis_client import StreamClient
 from anabranch.io.replaying import Replay
+from anabranch.plan.machine import Machine
+from anabranch.plan.machine_file import machine_text
 from anabranch.plan.plan import Plan
+from anabranch.run import start as begin
 from tests.io.redis_server import redis_server, stream
 
 __all__ = ["redis_server", "stream"]
@@ -62,8 +67,6 @@ def tune(command_line, monkeypatch, tmp_path):
 @pytest.fixture
 def narrow(tmp_path) -> Path:
     """A plan with one replica of everything, to begin with."""
-    from anabranch.apps import word_count
-
     plan = Plan.sequential(word_count.build()).with_source("lines", batch_rows=500)
     (tmp_path / "narrow.json").write_text(plan.to_json())
     return tmp_path / "narrow.json"
@@ -106,7 +109,8 @@ def test_the_input_may_end_first(tune, tmp_path):
     ("limit", "why"),
     [
         (["--seconds", 0.3, "--quiet", 1000], "0.3 seconds are over"),
-        (["--rounds", 1, "--quiet", 1000], "1 plans were looked at"),
+        (["--rounds", 2, "--seconds", 0.3, "--quiet", 1000], "0.3 seconds are over"),
+        (["--rounds", 1, "--quiet", 1000], "1 plan was looked at"),
     ],
 )
 def test_limits_end_it(tune, narrow, limit, why):
@@ -121,6 +125,51 @@ def test_an_interrupt_still_reports(tune, narrow, monkeypatch):
     monkeypatch.setattr(anabranch.cli.tuning, "reason", interrupted)
     ran = tune(Wider(), *WORD_COUNT, "--plan", narrow)
     assert (ran.code, "The end: interrupted." in ran.out) == (130, True)
+
+
+def test_what_was_found_is_kept_when_the_run_fails(tune, narrow, tmp_path, monkeypatch):
+    def failing(*arguments: Any) -> str:
+        raise SourceError("lines", "a server that answers", "silence", "wake it up")
+
+    monkeypatch.setattr(anabranch.cli.tuning, "reason", failing)
+    files = ["--out", "plan.json", "--report", "report.md"]
+    ran = tune(Wider(), *WORD_COUNT, "--plan", narrow, *files)
+    assert (ran.code, "error: " in ran.err) == (1, True)
+    assert "The end: an error, step 'lines': expected a server that answers" in ran.out
+    assert (tmp_path / "report.md").read_text() == ran.out
+    assert Plan.from_json((tmp_path / "plan.json").read_text()).region("count").replicas == 1
+
+
+def test_a_policy_reckons_with_the_machine_that_was_measured(tune, narrow, tmp_path, monkeypatch):
+    told: list[Any] = []
+
+    def start(*arguments: Any, **options: Any) -> Any:
+        told.append(options["machine"])
+        return begin(*arguments, **options)
+
+    monkeypatch.setattr(anabranch.cli.tuning, "start", start)
+    (tmp_path / "machine.json").write_text(machine_text(Machine.of_cores(3)))
+    limits = ["--seconds", 0.1, "--quiet", 1000]
+    ran = tune(Wider(), *WORD_COUNT, "--plan", narrow, "--machine", "machine.json", *limits)
+    assert (ran.code, [machine.cores for machine in told]) == (0, [3])
+
+
+@pytest.mark.parametrize(
+    ("place", "url", "first_row"),
+    [
+        ("redis://host:6379/0/lines", "host:6379/0", 0),
+        ("redis://host:6379/lines", "host:6379", 0),
+        ("redis://host/2/lines?first_row=20", "host/2", 20),
+        ("redis://host/2/lines?first_row=7&socket_timeout=9", "host/2", 7),
+    ],
+)
+def test_a_stream_is_named_by_server_key_and_first_entry(place, url, first_row):
+    streams = [f"lines={place}"]
+    flow = anabranch.cli.tuning.reading_streams(word_count.build(), streams, "fields")
+    read = flow.graph.steps["lines"].body.source
+    assert repr(read) == f"redis_stream 'lines' at {url}"
+    assert read._first_row == first_row
+    assert read._client._url.endswith("socket_timeout=9") == ("socket_timeout" in place)
 
 
 def test_a_redis_stream_takes_the_place_of_the_input(tune, redis_server, stream, narrow):
@@ -147,6 +196,10 @@ REFUSED = {
     ("word-count", "--policy", "nobody"): "a policy among ['auto'",
     ("word-count", "--engine", "simulator"): "an engine among ['spark', 'local']",
     ("word-count", "--redis", "localhost"): "a stream as redis://host:6379/0/STREAM",
+    ("word-count", "--redis", "redis://h:6379/0"): "a stream as redis://host:6379/0/STREAM",
+    ("word-count", "--redis", "redis://h:6379/0/"): "a stream as redis://host:6379/0/STREAM",
+    ("word-count", "--redis", "redis://h/0/s?first_row=x"): "first_row=N with a number",
+    ("word-count", "--machine", "nowhere.json"): "nowhere.json",
     ("band-join", "--redis", "redis://host/0/s"): "SOURCE=URL/STREAM with a source among",
     ("word-count", "--seconds", "-1"): "--seconds",
 }

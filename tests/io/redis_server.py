@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,16 @@ class RedisServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """It takes connections and answers nobody while the block runs."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def _answers(self) -> bool:
         from redis.exceptions import ConnectionError

@@ -18,6 +18,7 @@ import pytest
 import anabranch as ab
 from anabranch.adapt.policies.stepwise import Stepwise
 from anabranch.adapt.policy import Pace
+from anabranch.engines.local import engine as local_engine
 from anabranch.errors import SourceError
 from anabranch.events import Event, Observation, Observed
 from anabranch.io.pacing import Steps
@@ -26,6 +27,7 @@ from anabranch.io.redis_client import END, StreamClient
 from anabranch.io.replaying import Replay
 from anabranch.plan.plan import Plan
 from anabranch.testing.sequential import run_sequential
+from tests.engines.local.handmade import wait_until
 from tests.engines.spark.conftest import spark
 from tests.io.redis_job import COLUMNS, flow_of, plan_of
 from tests.io.redis_server import RedisServer, redis_server, stream
@@ -115,6 +117,32 @@ def test_rows_that_are_gone_end_the_run_with_an_error_that_says_so(redis_server,
     flow = flow_of(ab.redis_stream(redis_server.url, stream, COLUMNS), ab.collect())
     with pytest.raises(SourceError, match="row 30 is the first one kept"):
         ab.run(flow, engine="local", policy="none")
+
+
+def test_a_run_whose_server_hangs_is_observed_meanwhile_and_goes_on_later(
+    redis_server, stream, monkeypatch
+):
+    monkeypatch.setattr(local_engine, "PERIOD_S", 0.1)
+    seen: list[Observation] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Observed):
+            seen.append(event.observation)
+
+    add(redis_server, stream, 0, 50)
+    sink = ab.collect()
+    flow = flow_of(ab.redis_stream(redis_server.url, stream, COLUMNS), sink)
+    handle = ab.start(flow, plan=plan_of(flow, 40), engine="local", listener=hear)
+    try:
+        assert handle.process_all_available()
+        with redis_server.hanging():
+            before = len(seen)
+            wait_until(lambda: len(seen) >= before + 4)
+        add(redis_server, stream, 50, 80, end=True)
+        assert handle.await_termination(60)
+    finally:
+        handle.stop()
+    assert sink.table().to_pylist() == expected(80)
 
 
 # --- kills --------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import AnabranchError, SchemaError, SourceError
-from anabranch.io import redis_landmarks, redis_stream
+from anabranch.io import redis_client, redis_landmarks, redis_stream
 from anabranch.io import redis_stream as redis_stream_of
 from anabranch.io.redis_client import END, StreamClient
 from anabranch.io.redis_rows import BadEntry, FieldsCodec, JsonCodec
@@ -83,9 +84,9 @@ def test_rows_are_the_same_in_whatever_chunks_and_by_whomever_they_are_read(
         assert read(source, start, size) == list(range(start, start + size))
 
 
-def test_a_reader_that_may_not_write_finds_rows_too(redis_server, stream):
-    add(redis_server, stream, range(100))
-    redis_server.client.acl_setuser(
+def looking_at(server: RedisServer) -> str:
+    """The server as somebody sees it who may read and not write."""
+    server.client.acl_setuser(
         "looking",
         enabled=True,
         passwords=["+pass"],
@@ -93,7 +94,12 @@ def test_a_reader_that_may_not_write_finds_rows_too(redis_server, stream):
         categories=["+@read", "+@connection", "+@transaction"],
         commands=["+time"],
     )
-    url = redis_server.url.replace("//", "//looking:pass@")
+    return server.url.replace("//", "//looking:pass@")
+
+
+def test_a_reader_that_may_not_write_finds_rows_too(redis_server, stream):
+    add(redis_server, stream, range(100))
+    url = looking_at(redis_server)
     source = redis_stream(url, stream, NUMBER)
     assert read(source, 0, 50) == list(range(50))
     assert read(redis_stream(url, stream, NUMBER), 77, 5) == list(range(77, 82))
@@ -147,6 +153,19 @@ def test_landmarks_of_a_stream_that_was_there_before_are_not_believed(redis_serv
     redis_server.client.delete(stream)
     add(redis_server, stream, range(1000, 1100))
     assert read(source_of(redis_server, stream), 50, 3) == [1050, 1051, 1052]
+
+
+def test_a_reader_that_may_not_remove_false_landmarks_finds_rows_too(redis_server, stream):
+    add(redis_server, stream, range(300))
+    read(source_of(redis_server, stream), 0, 300)  # more landmarks than anybody tries
+    redis_server.client.delete(stream)
+    add(redis_server, stream, range(1000, 1300))
+    source = redis_stream(looking_at(redis_server), stream, NUMBER)
+    asked = fetches_of(source)
+    assert read(source, 290, 3) == [1290, 1291, 1292]
+    assert len(asked) < redis_landmarks.MOST_REFUSED + 300 / 7 + 5
+    noted = redis_server.client.zcard(f"{stream}:anabranch-rows")
+    assert noted == 38  # as many as before
 
 
 # --- what has come, and the end -----------------------------------------------------------------
@@ -296,14 +315,47 @@ def test_bad_entries_can_be_set_aside_as_anywhere_else(redis_server, stream):
 # --- connections --------------------------------------------------------------------------------
 
 
-def test_a_server_that_stays_away_is_an_error_after_some_attempts(redis_server, stream):
-    waits: list[float] = []
-    client = StreamClient("redis://ada:secret@127.0.0.1:1/0", stream, (0.1, 0.2), waits.append)
+class Clock:
+    """Goes on when somebody waits, and with each attempt."""
+
+    def __init__(self, attempt_s: float = 0.0) -> None:
+        self.now, self.waits, self._attempt_s = 0.0, [], attempt_s
+
+    def __call__(self) -> float:
+        self.now += self._attempt_s
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now += seconds
+
+
+NOWHERE = "redis://ada:secret@127.0.0.1:1/0"
+
+
+def test_a_server_that_stays_away_is_an_error_after_some_attempts():
+    clock = Clock()
+    client = StreamClient(NOWHERE, "s", (0.1, 0.2), clock.sleep, clock)
     with pytest.raises(SourceError) as raised:
         client.look()
-    assert waits == [0.1, 0.2]
+    assert clock.waits == [0.1, 0.2]
     assert "3 attempts over 0.3 s" in raised.value.got
     assert "secret" not in str(raised.value)
+
+
+def test_no_further_attempt_is_made_when_those_before_took_too_long():
+    clock = Clock(attempt_s=2.0)
+    client = StreamClient(NOWHERE, "s", (0.1, 0.2, 0.3, 0.4), clock.sleep, clock)
+    with pytest.raises(SourceError, match=r"3 attempts over 6.3 s"):
+        client.look()
+    assert clock.waits == [0.1, 0.2]
+
+
+def test_a_server_that_hangs_is_not_waited_for_without_end(redis_server, stream, monkeypatch):
+    monkeypatch.setattr(redis_client, "ANSWER_S", 0.05)
+    client = StreamClient(redis_server.url, stream, (0.0,))
+    with redis_server.hanging(), pytest.raises(SourceError, match="TimeoutError after 2 attempts"):
+        client.look()
 
 
 def test_a_server_that_comes_back_is_read_on_from(redis_server, stream):
@@ -376,6 +428,36 @@ def test_rows_come_back_as_they_were_written(redis_server, stream, codec):
     for fields in codec.encode(batch):
         redis_server.client.xadd(stream, fields)
     assert codec.decode(redis_server.client.xrange(stream)) == batch
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.date32(), [19_000, None]),
+        (pa.date64(), [86_400_000]),
+        (pa.time32("ms"), [5]),
+        (pa.time64("us"), [7]),
+        (pa.timestamp("us", "UTC"), [1_700_000_000_000_001]),
+        (pa.decimal128(10, 2), [Decimal("1.20")]),
+        (pa.struct([("at", pa.timestamp("us"))]), [{"at": datetime(2024, 1, 2, 3, 4, 5, 6)}]),
+        (pa.list_(pa.timestamp("us", "UTC")), [[datetime(2024, 1, 2, tzinfo=UTC)]]),
+        (pa.list_(pa.decimal128(10, 2)), [[Decimal("1.20")]]),
+    ],
+    ids=str,
+)
+def test_times_and_decimals_come_back_from_json(kind, values):
+    batch = pa.record_batch({"x": pa.array(values, kind)})
+    codec = JsonCodec(batch.schema, "data")
+    entries = [(b"1-0", {b"data": row["data"].encode()}) for row in codec.encode(batch)]
+    assert codec.decode(entries) == batch
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.list_(pa.binary())], ids=str)
+def test_bytes_are_refused_where_json_is_written(kind):
+    values = [b"\xff"] if kind == pa.binary() else [[b"\xff"]]
+    batch = pa.record_batch({"x": pa.array(values, kind)})
+    with pytest.raises(SchemaError, match=r"a value of type bytes.*format='fields'"):
+        JsonCodec(batch.schema, "data").encode(batch)
 
 
 def test_bytes_that_are_no_text_come_back_too():

@@ -39,7 +39,22 @@ def test_steps_are_read_as_they_are_written():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1000", "0:x", "5:1000", "0:10, 0:20", "0:10, 9:5, 8:1", "0:-1, 1:5", "0:10, 5:0"]
+    "text",
+    [
+        "",
+        "1000",
+        "0:x",
+        "5:1000",
+        "0:10, 0:20",
+        "0:10, 9:5, 8:1",
+        "0:-1, 1:5",
+        "0:10, 5:0",
+        "0:nan",
+        "0:inf",
+        "nan:5",
+        "0:5, inf:9",
+        "0:nan, 1:5",
+    ],
 )
 def test_what_are_no_steps_is_refused(text):
     with pytest.raises(BuildError, match="from second 0 on"):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import SourceError
 from anabranch.io import files, generate, memory, stamped
+from anabranch.io.source import Chunk, Extent
 from tests.io.reading import chunk_sizes, table_of
 
 ROWS = 300
@@ -98,6 +99,28 @@ def test_everything_else_is_the_wrapped_sources():
     assert source.schema == TABLE.schema.append(pa.field("seen", pa.timestamp("us")))
     assert (source.bounded, source.order, source.parts()) == (False, "index", ("generated",))
     assert source.due_rows(2.0) == 10
+
+
+def test_what_a_queue_tells_of_its_rows_is_passed_on():
+    class Queue:
+        schema, bounded, order = TABLE.schema, False, "row"
+
+        def parts(self):
+            return ("queue",)
+
+        def due_rows(self, elapsed_s):
+            return None
+
+        def extent(self, part):
+            return Extent(3, growing=True)
+
+        def read(self, part, start, rows):
+            return Chunk(TABLE.slice(start, 3 - start).to_batches()[0], dry=True, waited_ms=7.0)
+
+    source = stamped(Queue(), Ticks())
+    chunk = source.read("queue", 0, 10)
+    assert (chunk.batch.num_rows, chunk.dry, chunk.waited_ms) == (3, True, 7.0)
+    assert source.extent("queue") == Extent(3, growing=True)
 
 
 def test_heartbeats_of_another_time_are_not_passed_on():

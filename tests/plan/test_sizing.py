@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf, log
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from anabranch.plan.models.latency import latency
 from anabranch.plan.profile import OperatorProfile, Overheads, State, chain
 from anabranch.plan.sizing import MODEL_ERROR, Fit, Shortfall, Target, bounds, size
 from anabranch.plan.sizing_batches import Batches, fewest_slots
-from anabranch.plan.sizing_threads import Cores, fewest_cores
+from anabranch.plan.sizing_threads import CALL_S, Cores, fewest_cores
 
 PARSE = OperatorProfile("parse", 3.0)
 COUNT = OperatorProfile("count", 1.0)
@@ -79,12 +80,12 @@ def test_a_tuple_takes_its_work_and_its_wait():
     steady = chain([replace(PARSE, cost_p99=3.0)], unit="ms")
     place = Cores(Machine.of_cores(1), (("parse",),))
     found = fewest_cores(steady, Target(100.0, None, 0.0), place)
-    wait = 0.3 / 0.7 / 2 * 3.0  # M/D/1
-    assert found.latency_ms == pytest.approx(3.0 + wait + 3.605 * wait, rel=1e-3)
+    wait = log(100 * 0.3) / 0.7 / 2 * 3.0  # M/D/1
+    assert found.latency_ms == pytest.approx(3.0 + wait, rel=1e-3)
 
 
 def test_a_shorter_latency_needs_no_fewer_cores():
-    cores = [needed(400.0, latency).cores for latency in (100.0, 20.0, 10.0)]
+    cores = [needed(400.0, latency).cores for latency in (100.0, 40.0, 22.5)]
     assert cores == sorted(cores)
     assert cores[0] < cores[-1]
 
@@ -110,6 +111,35 @@ def test_small_jumbo_tuples_make_parallelism_dear():
     small = replace(place, batches=(256,))
     assert needed(900.0, profile=profile, place=place).cores == 5
     assert isinstance(needed(900.0, profile=profile, place=small), Shortfall)
+
+
+def test_at_a_low_rate_nobody_waits_for_a_jumbo_tuple_to_be_full():
+    place = replace(PLACE, batches=(256,))
+    assert needed(10.0, 50.0, place=place).because == "256 rows take 2.55e+04 ms to come"
+    found = needed(10.0, 50.0, place=replace(place, linger_s=0.004))
+    assert found.latency_ms < 50.0
+
+
+def test_rows_that_linger_in_vain_are_worked_on_as_they_come():
+    alone = replace(PLACE, batches=(256,), linger_s=0.0)
+    assert needed(10.0, place=alone).latency_ms == needed(10.0).latency_ms
+
+
+def test_small_jumbo_tuples_that_cost_too_much_grow_at_the_source():
+    cheap = chain([OperatorProfile("read", 1.0)], unit="us")
+    place = Cores(Machine.of_cores(1), (("read",),), (16_384,), per_jumbo=True, linger_s=1e-5)
+    found = fewest_cores(cheap, Target(200e3), place)  # 3 rows linger: a call takes 100 us a row
+    assert found.busy_cores < 1
+    assert 2 * CALL_S * 1e3 < found.latency_ms < 50.0
+
+
+def test_rows_that_wait_without_end_are_never_in_time():
+    alone = Cores(Machine.of_cores(1), (("read",),))
+    profile = chain([replace(READ, cost=1.0)], unit="ms")
+    found = fewest_cores(profile, Target(1000.0, headroom=0.0), alone)
+    assert (found.what, found.best) == ("rate", pytest.approx(1000.0))
+    assert "without end" in found.because
+    assert fewest_cores(profile, Target(990.0, headroom=0.0), alone).latency_ms < inf
 
 
 def test_the_slowest_way_through_a_graph_counts():

@@ -28,8 +28,10 @@ CHANGE = Reconfiguration(
 )
 
 
-def seen(batch: int, at_s: float, backlog: int | None = 70) -> Observed:
-    sources = (SourceMetrics("lines", 1000, 2000.0, backlog),)
+def seen(
+    batch: int, at_s: float, backlog: int | None = 70, lag_ms: float | None = None
+) -> Observed:
+    sources = (SourceMetrics("lines", 1000, 2000.0, backlog, lag_ms),)
     return Observed(Observation(at_s, batch, 1000, 10, TIMES, 250.0, 1500.0, sources=sources))
 
 
@@ -73,6 +75,16 @@ def test_latency_and_backlog_are_shown(progress):
     progress.hear(seen(0, 0.5))
     assert line(progress, "latency") == "250 ms p50, 1,500 ms p99"
     assert line(progress, "backlog") == "70 rows"
+
+
+def test_how_long_rows_waited_is_shown_with_what_that_makes_end_to_end(progress):
+    progress.hear(seen(0, 0.5, lag_ms=120.0))
+    assert line(progress, "lag") == "120 ms in the queue; end to end 370 ms p50, 1,620 ms p99"
+
+
+def test_a_lag_that_nobody_knows_is_not_shown(progress):
+    progress.hear(seen(0, 0.5))
+    assert "lag" not in str(progress)
 
 
 def test_a_backlog_that_nobody_knows_is_not_zero(progress):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anabranch.adapt.policy import Pace
@@ -111,8 +113,8 @@ def test_a_round_tells_what_came_of_its_plan_once_settled():
     assert (told.latency_p50_ms, told.latency_p99_ms) == (20.0, 40.0)
     assert run.rounds.figures(second).rate_per_s == 2000.0
     page = report("word-count", "all is said", run.rounds)
-    assert "| 0 | 0 s | 1,000 | 20.0, 40.0 ms | 0 ms | 70 | lines 1 reader" in page
-    assert "| 1 | 3 s | 2,000 | 10.0, 20.0 ms | 0 ms | unknown |" in page
+    assert "| 0 | 0 s | 1,000 | 20.0, 40.0 ms | – | – | 70 | lines 1 reader" in page
+    assert "| 1 | 3 s | 2,000 | 10.0, 20.0 ms | – | – | unknown |" in page
     assert "- 6.0 s  mine: region count: busy 0.97, tried, gained 100 %, kept" in page
     assert repr(WIDER) in page
     objects = as_object(run.rounds)
@@ -120,7 +122,18 @@ def test_a_round_tells_what_came_of_its_plan_once_settled():
     assert [each["decisions"][0]["outcome"] for each in objects] == ["tried", "kept"]
 
 
+def test_lag_and_what_it_makes_end_to_end_are_told_where_a_source_knows():
+    run = Scripted()
+    run.sees(2)
+    last = observation(FIRST, at_s=3.0, latency_ms=20.0)
+    (source,) = last.sources
+    run.rounds.hear(Observed(replace(last, sources=(replace(source, lag_ms=1500.0),))))
+    page = report("word-count", "over", run.rounds)
+    assert "| 1,500 ms | 1,515.0, 1,530.0 ms |" in page  # the median period took 15 and 30 ms
+    assert as_object(run.rounds)[0]["figures"]["lag_ms"] == 1500.0
+
+
 def test_a_round_of_which_nothing_was_seen_is_told_too():
     run = Scripted()
     run.changes_to(WIDER)
-    assert "| 0 | 0 s | – | – | – | – |" in report("word-count", "over", run.rounds)
+    assert "| 0 | 0 s | – | – | – | – | – | lines" in report("word-count", "over", run.rounds)

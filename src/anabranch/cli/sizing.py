@@ -20,6 +20,7 @@ from anabranch.cli.planning import (
     is_profile,
     take_profile,
 )
+from anabranch.engines.local.dispenser import LINGER_S
 from anabranch.engines.registry import require_results
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.engines.spark.prediction import predicted_batch_s
@@ -39,6 +40,9 @@ from anabranch.plan.sizing_threads import BATCHES, Cores, fewest_cores
 from anabranch.plan.spark_file import read_spark_costs
 from anabranch.plan.starting import side_by_side
 from anabranch.view import sizes
+
+GATHERING_S = 2 * LINGER_S
+"""Readers look for due rows as often as they let them linger: the first waits up to twice that."""
 
 
 def register(cli: typer.Typer) -> None:
@@ -65,7 +69,7 @@ def size(
     ] = None,
     headroom: Annotated[float, typer.Option(help="Part of the rate to carry on top.")] = HEADROOM,
     batch_rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows of a jumbo tuple; found when left out.")
+        int | None, typer.Option(min=1, help="Rows of a jumbo tuple at most; found when left out.")
     ] = None,
     most_cores: Annotated[int, typer.Option(min=1, max=500, help="Where to stop.")] = MOST_CORES,
     as_json: AsJson = False,
@@ -164,7 +168,7 @@ def on_threads(
     known = with_overheads(profile, place.machine, place.engine)
     usual = (1,) if by_tuple else BATCHES
     batches = usual if place.batch_rows is None else (place.batch_rows,)
-    cores = Cores(place.machine, runs, batches, per_jumbo=not by_tuple)
+    cores = Cores(place.machine, runs, batches, per_jumbo=not by_tuple, linger_s=GATHERING_S)
     return sizing.size(name, known, wish, lambda each: fewest_cores(each, wish, cores))
 
 

@@ -6,8 +6,10 @@ import json
 import sys
 import time
 from contextlib import redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import typer
 from rich.console import Console
@@ -16,13 +18,14 @@ from anabranch.adapt.registry import DEFAULT, NONE
 from anabranch.adapt.registry import policy as find_policy
 from anabranch.cli.finding import AppName, AsJson, find_flow, read_plan
 from anabranch.cli.outcomes import INTERRUPTED, WRONG_RESULT
+from anabranch.cli.planning import find_machine
 from anabranch.engines.handle import Run
 from anabranch.engines.registry import require_results
 from anabranch.errors import AnabranchError, UnknownNameError
 from anabranch.events import Event
 from anabranch.flow import Flow
 from anabranch.graph import Role
-from anabranch.io.redis_stream import redis_stream
+from anabranch.io.redis_stream import RedisStreamSource, redis_stream
 from anabranch.plan.plan import Plan
 from anabranch.run import start
 from anabranch.view.progress import Progress
@@ -31,7 +34,14 @@ from anabranch.view.rounds import Rounds, as_object, report
 QUIET_ROUNDS = 5
 LOOK_S = 0.1
 GRACE_S = 10.0
-BY_USER = "interrupted"
+
+
+@dataclass(frozen=True)
+class End:
+    """Why tuning has ended, and what the command tells its caller."""
+
+    why: str
+    code: int = 0
 
 
 def register(cli: typer.Typer) -> None:
@@ -57,11 +67,17 @@ def tune_app(
     ] = None,
     redis: Annotated[
         list[str] | None,
-        typer.Option(help="A stream to read: [SOURCE=]redis://host:6379/0/STREAM; repeatable."),
+        typer.Option(
+            help="A stream to read: [SOURCE=]redis://host:6379/0/STREAM; repeatable. With "
+            "?first_row=N behind it from entry N on."
+        ),
     ] = None,
     format: Annotated[
         str, typer.Option(help="Entries of --redis have a field per column (fields), or are json.")
     ] = "fields",
+    machine: Annotated[
+        Path | None, typer.Option(help="For the policy: what `anabranch calibrate` measured here.")
+    ] = None,
     master: Annotated[
         str | None, typer.Option(help="For spark: its master URL; embedded Spark when left out.")
     ] = None,
@@ -80,6 +96,7 @@ def tune_app(
     if redis:
         flow = reading_streams(flow, redis, format)
     plan = read_plan(plan_file) if plan_file is not None else None
+    known = None if machine is None else find_machine(str(machine))
     found, progress = Rounds(decider.pace), Progress(name)
 
     def hear(event: Event) -> None:
@@ -88,43 +105,56 @@ def tune_app(
 
     # Sinks may print; what is moved around on a terminal must not be in the way of that.
     with redirect_stdout(sys.stderr) if as_json else progress.live(Console(stderr=True)):
-        handle = start(flow, engine=engine, plan=plan, policy=decider, master=master, listener=hear)
-        why = wait_for_end(handle, found, rounds, seconds, quiet)
+        handle = start(
+            flow,
+            engine=engine,
+            plan=plan,
+            policy=decider,
+            machine=known,
+            master=master,
+            listener=hear,
+        )
+        end = wait_for_end(handle, found, rounds, seconds, quiet)
     best = found.plan or handle.plan
     title = f"{name} on {engine}, tuned by {policy}"
     write(out, best.to_json())
-    write(report_file, report(title, why, found))
+    write(report_file, report(title, end.why, found))
     typer.echo(
-        json.dumps(told(name, engine, policy, why, found, best))
+        json.dumps(told(name, engine, policy, end.why, found, best))
         if as_json
-        else report(title, why, found),
+        else report(title, end.why, found),
         nl=as_json,
     )
-    if why == BY_USER:
-        raise typer.Exit(INTERRUPTED)
+    if end.code:
+        raise typer.Exit(end.code)
 
 
-def wait_for_end(handle: Run, found: Rounds, rounds: int | None, seconds: float, quiet: int) -> str:
+def wait_for_end(handle: Run, found: Rounds, rounds: int | None, seconds: float, quiet: int) -> End:
     """Wait until there is a reason to stop, stop, and say what it was."""
-    began = time.monotonic()
     try:
-        while True:
-            if handle.await_termination(LOOK_S):
-                why = "the input is over"
-                break
-            passed_s = time.monotonic() - began
-            # A plan that is on its way is waited for, as it is the one to be kept.
-            patient = found.under_way and passed_s < seconds + GRACE_S
-            if (why := reason(found, rounds, quiet, passed_s, seconds)) and not patient:
-                break
+        try:
+            end = End(wait_for_reason(handle, found, rounds, seconds, quiet))
+        except KeyboardInterrupt:
+            end = End("interrupted", INTERRUPTED)
         handle.stop()
-    except AnabranchError as error:
+    except AnabranchError as error:  # what was found until then is worth keeping
         typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(WRONG_RESULT) from error
-    except KeyboardInterrupt:
-        handle.stop()
-        return BY_USER
-    return why
+        return End(f"an error, {error}", WRONG_RESULT)
+    return end
+
+
+def wait_for_reason(
+    handle: Run, found: Rounds, rounds: int | None, seconds: float, quiet: int
+) -> str:
+    """Wait until there is a reason to stop."""
+    began = time.monotonic()
+    while not handle.await_termination(LOOK_S):
+        passed_s = time.monotonic() - began
+        # A plan that is on its way is waited for, as it is the one to be kept.
+        patient = found.under_way and passed_s < seconds + GRACE_S
+        if (why := reason(found, rounds, quiet, passed_s, seconds)) and not patient:
+            return why
+    return "the input is over"
 
 
 def reason(found: Rounds, rounds: int | None, quiet: int, passed_s: float, seconds: float) -> str:
@@ -132,7 +162,7 @@ def reason(found: Rounds, rounds: int | None, quiet: int, passed_s: float, secon
     if found.settled(quiet):
         return f"{quiet} decisions in a row changed nothing"
     if rounds is not None and len(found.rounds) > rounds:
-        return f"{rounds} plans were looked at"
+        return f"{rounds} {'plan was' if rounds == 1 else 'plans were'} looked at"
     return f"{seconds:g} seconds are over" if passed_s >= seconds else ""
 
 
@@ -150,17 +180,31 @@ def reading_streams(flow: Flow, streams: list[str], format: str) -> Flow:
                     repr(text),
                     "say which source it is for",
                 )
-        url, _, stream = place.rpartition("/")
-        if "://" not in url or not stream:
-            raise UnknownNameError(
-                flow.name,
-                "a stream as redis://host:6379/0/STREAM",
-                repr(place),
-                "put the key of the stream behind the database",
-            )
-        schema = flow.graph.steps[name].body.source.schema
-        sources[name] = redis_stream(url, stream, schema, format)
+        sources[name] = stream_at(flow, name, place, format)
     return flow.reading(sources)
+
+
+def stream_at(flow: Flow, source: str, place: str, format: str) -> RedisStreamSource:
+    """A stream as the command line names it, with the columns of the source that it replaces."""
+    parts = urlsplit(place)
+    path, _, stream = parts.path.rpartition("/")
+    # A number alone is the database, and no stream.
+    if not parts.scheme or not stream or (not path and stream.isdecimal()):
+        raise UnknownNameError(
+            flow.name,
+            "a stream as redis://host:6379/0/STREAM",
+            repr(place),
+            "put the key of the stream behind the database",
+        )
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    first_row = options.pop("first_row", "0")
+    if not first_row.isdecimal():
+        raise UnknownNameError(
+            flow.name, "first_row=N with a number of 0 or more", repr(place), "count from 0"
+        )
+    url = urlunsplit(parts._replace(path=path, query=urlencode(options)))
+    schema = flow.graph.steps[source].body.source.schema
+    return redis_stream(url, stream, schema, format, first_row=int(first_row))
 
 
 def told(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isfinite
 
 from anabranch.errors import BuildError
 
@@ -30,7 +31,8 @@ class Steps:
         begins = [begin for begin, _ in self.points]
         ordered = begins[:1] == [0.0] and all(a < b for a, b in pairwise(begins))
         rates = [rate for _, rate in self.points]
-        if not ordered or min(rates) < 0 or rates[-1] <= 0:
+        finite = all(isfinite(number) for point in self.points for number in point)
+        if not finite or not ordered or min(rates) < 0 or rates[-1] <= 0:
             raise _wrong(", ".join(f"{begin:g}:{rate:g}" for begin, rate in self.points))
 
     @staticmethod

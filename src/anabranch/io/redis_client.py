@@ -21,6 +21,12 @@ END = b"anabranch:end"
 PATIENCE_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """How long to wait before each further attempt when the server cannot be reached."""
 
+ANSWER_S = 2.0
+"""How long a server may take to answer; `?socket_timeout=` in the URL says otherwise."""
+
+GIVE_UP_S = 6.0
+"""Nobody tries again after so long: a server that hangs must not keep a run from its stop."""
+
 Fields = Mapping[bytes, bytes]
 Entry = tuple[bytes, Fields]
 """The id of an entry, and its fields."""
@@ -81,6 +87,7 @@ class StreamClient:
         stream: The key of the stream.
         patience_s: How long to wait before each further attempt.
         sleep: How to wait.
+        clock: Seconds.
     """
 
     def __init__(
@@ -89,9 +96,10 @@ class StreamClient:
         stream: str,
         patience_s: Sequence[float] = PATIENCE_S,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._url, self._stream = url, stream
-        self._patience_s, self._sleep = tuple(patience_s), sleep
+        self._patience_s, self._sleep, self._clock = tuple(patience_s), sleep, clock
         self._redis: Any = None
 
     def __repr__(self) -> str:
@@ -177,15 +185,16 @@ class StreamClient:
 
     def _patiently(self, ask: Callable[[Any], T]) -> T:
         """Ask, and ask again while the server cannot be reached."""
-        redis = self.connected()
+        redis, began_s = self.connected(), self._clock()
         from redis import exceptions as wrong
 
-        for wait_s in (*self._patience_s, None):
+        for attempt, wait_s in enumerate((*self._patience_s, None), start=1):
             try:
                 return self._answered(lambda: ask(redis))
             except (wrong.ConnectionError, wrong.TimeoutError) as error:
-                if wait_s is None:
-                    raise self._unreachable(error) from error
+                took_s = self._clock() - began_s
+                if wait_s is None or took_s + wait_s >= GIVE_UP_S:
+                    raise self._unreachable(error, attempt, took_s) from error
                 self._sleep(wait_s)
         raise AssertionError("unreachable")
 
@@ -207,8 +216,8 @@ class StreamClient:
                 "name another key" if kept else "see what the server's administrator allows",
             ) from error
 
-    def _unreachable(self, error: Exception) -> SourceError:
-        tried = f"{len(self._patience_s) + 1} attempts over {sum(self._patience_s):.1f} s"
+    def _unreachable(self, error: Exception, attempts: int, took_s: float) -> SourceError:
+        tried = f"{attempts} {'attempt' if attempts == 1 else 'attempts'} over {took_s:.1f} s"
         return self.error(
             "a server that answers",
             f"{type(error).__name__} after {tried}: {error}",
@@ -230,8 +239,13 @@ def _connect(url: str, who: str) -> Any:
             who, "the package redis", "none", "run: pip install 'anabranch[redis]'"
         ) from error
     try:
-        # How often to try again is decided here, in one place.
-        return Redis.from_url(url, retry=Retry(NoBackoff(), 0), decode_responses=False)
+        return Redis.from_url(
+            url,
+            retry=Retry(NoBackoff(), 0),  # how often to try again is decided here, in one place
+            decode_responses=False,
+            socket_timeout=ANSWER_S,
+            socket_connect_timeout=ANSWER_S,
+        )
     except ValueError as error:
         raise SourceError(
             who, "a URL like redis://host:6379/0", str(error), "correct the URL"

@@ -16,6 +16,9 @@ from anabranch.io.redis_client import Entry, StreamClient
 
 SPACING = 1024
 
+MOST_REFUSED = 16
+"""Landmarks that proved wrong before a reader believes none: then they are of another stream."""
+
 
 class Landmarks:
     """The landmarks of one stream.
@@ -27,6 +30,7 @@ class Landmarks:
     def __init__(self, client: StreamClient) -> None:
         self._client = client
         self._writes = True
+        self._refused: set[bytes] = set()
 
     @property
     def key(self) -> str:
@@ -34,18 +38,18 @@ class Landmarks:
         return f"{self._client.stream}:anabranch-rows"
 
     def before(self, row: int) -> tuple[int, bytes] | None:
-        """The nearest one before a row: number and id."""
+        """The nearest one before a row that was not refused: number and id."""
+        if len(self._refused) >= MOST_REFUSED:
+            return None
         redis = self._client.connected()
         from redis.exceptions import RedisError
 
         found: list[tuple[bytes, float]] = []
-        below = f"({row}"
+        below, most = f"({row}", len(self._refused) + 1
         with suppress(RedisError):
-            found = redis.zrevrangebyscore(self.key, below, "-inf", 0, 1, withscores=True)
-        if not found:
-            return None
-        id, number = found[0]
-        return int(number), bytes(id)
+            found = redis.zrevrangebyscore(self.key, below, "-inf", 0, most, withscores=True)
+        believed = [(int(number), bytes(id)) for id, number in found if id not in self._refused]
+        return believed[0] if believed else None
 
     def note(self, first: int, entries: Sequence[Entry], kept_from: int) -> None:
         """Note those among some consecutive entries; forget those that are not kept any more."""
@@ -65,8 +69,9 @@ class Landmarks:
         except RedisError:
             pass  # landmarks save time, nothing depends on them; the next read will tell
 
-    def forget(self, id: bytes) -> None:
-        """Remove one that is not true: the stream was deleted and written anew."""
+    def refuse(self, id: bytes) -> None:
+        """Believe one no more: the stream was deleted and written anew. Remove it if we may."""
+        self._refused.add(id)
         redis = self._client.connected()
         from redis.exceptions import RedisError
 

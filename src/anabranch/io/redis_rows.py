@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -121,13 +123,13 @@ class JsonCodec:
             return self._named_bad(values)
 
     def encode(self, batch: pa.RecordBatch) -> list[dict[str, Any]]:
-        """Times and decimals as text, which is how they are read."""
+        """As it is read: timestamps and decimals as text, dates and times of day as numbers."""
         columns = {
-            field.name: column.cast(pa.string()) if _as_text(field.type) else column
+            field.name: _for_json(column)
             for field, column in zip(batch.schema, batch.columns, strict=True)
         }
         rows = pa.table(columns).to_pylist()
-        return [{self._field: json.dumps(row, ensure_ascii=False)} for row in rows]
+        return [{self._field: json.dumps(row, ensure_ascii=False, default=_nested)} for row in rows]
 
     def _parsed(self, values: Sequence[bytes | None]) -> pa.RecordBatch:
         texts = pa.array(values, pa.binary()).cast(pa.string())
@@ -184,5 +186,26 @@ def _raw(field: pa.Field) -> bool:
     return bool(pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type))
 
 
-def _as_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_temporal(kind) or pa.types.is_decimal(kind))
+def _for_json(column: pa.Array) -> pa.Array:
+    """What Arrow reads back from JSON as the same column."""
+    kind = column.type
+    if pa.types.is_timestamp(kind) or pa.types.is_decimal(kind):
+        return column.cast(pa.string())
+    if pa.types.is_date(kind) or pa.types.is_time(kind):
+        return column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    return column
+
+
+def _nested(value: object) -> str:
+    """A value inside a list or a struct, where columns cannot be cast."""
+    if isinstance(value, datetime):
+        at = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+        return at.isoformat(" ") + ("Z" if value.tzinfo else "")
+    if isinstance(value, Decimal):
+        return str(value)
+    raise SchemaError(
+        "redis_stream",
+        "values that a JSON object can hold",
+        f"a value of type {type(value).__name__}",
+        "write such columns as strings, or with format='fields'",
+    )

@@ -41,9 +41,13 @@ def redis_stream(
 ) -> RedisStreamSource:
     """Read a stream of a Redis server (7 or newer), from its first entry on.
 
-    The stream has no end until somebody adds one: an entry with a field `anabranch:end`. It has one
-    reader; to read several streams side by side make each of them a source, and unite those. Keep
+    The stream has no end until somebody adds one: an entry with a field `anabranch:end`. Keep
     entries that a run may have to read again: those behind its last checkpoint.
+
+    It has one reader. To work on several streams, let who writes them write into one, or run a flow
+    for each. Sources that are united or joined have one order, by number of row or by event time:
+    rows of a stream that is ahead wait until the slowest has passed them, for ever if nothing
+    comes there.
 
     Args:
         url: Where the server is, like `redis://localhost:6379/0`.
@@ -173,7 +177,7 @@ class RedisStreamSource(Source):
             most = min(row - at, FETCH_ROWS)
             fetched = self._behind(before, at, most)
             if fetched is None and landmark is not None and before == landmark[1]:
-                self._landmarks.forget(landmark[1])  # of a stream that was there before this one
+                self._landmarks.refuse(landmark[1])  # of a stream that was there before this one
                 return
             if fetched is not None and fetched.standing.first > at:
                 return  # trimmed while we count: look again what there is

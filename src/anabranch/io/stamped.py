@@ -128,7 +128,8 @@ class StampedSource(Source):
             stamps = self._stamps(part, start, start + chunk.batch.num_rows)
         columns = [*chunk.batch.columns, pa.array(stamps, STAMP)]
         # Heartbeats speak of the wrapped source's own time, which may not be the arrival time.
-        return Chunk(pa.RecordBatch.from_arrays(columns, schema=schema))
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        return Chunk(batch, dry=chunk.dry, waited_ms=chunk.waited_ms)
 
     def due_rows(self, elapsed_s: float) -> int | None:
         """As the wrapped source."""
@@ -137,7 +138,7 @@ class StampedSource(Source):
     def extent(self, part: str) -> Extent:
         """As the wrapped source, if it is sure: whoever stamps ahead must know the rows."""
         known = extent(self._source, part)
-        return known if known.exact else Extent()
+        return known if known.exact or known.growing else Extent()
 
     # For engines that read elsewhere: one place decides the stamps, all readers recall them.
 

@@ -52,8 +52,13 @@ class Target:
             )
 
     def in_time(self, latency_ms: float) -> bool:
-        """Whether a latency is short enough."""
-        return self.latency_ms is None or latency_ms <= self.latency_ms
+        """Whether a latency is short enough, which one without end never is.
+
+        Example:
+            >>> Target(100.0).in_time(1e6), Target(100.0).in_time(inf)
+            (True, False)
+        """
+        return latency_ms < inf and (self.latency_ms is None or latency_ms <= self.latency_ms)
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Fit:
         rate_per_s: The most that it carries.
         busy_cores: Cores at work at the rate that is asked for.
         latency_ms: What 99 in a hundred tuples do not exceed at that rate.
-        batch_rows: Rows of a jumbo tuple, or of a micro-batch.
+        batch_rows: Rows of a jumbo tuple at most, or of a micro-batch.
     """
 
     cores: int

@@ -116,8 +116,23 @@ class Progress:
             f"rows     {self._rows_in:,} in, {self._rows_out:,} out",
             work_line(seen),
             f"latency  {latency_line(seen.latency_p50_ms, seen.latency_p99_ms)}",
+            *lag_lines(seen),
             f"backlog  {backlog}",
         ]
+
+
+def known_lag_ms(seen: Observation) -> float | None:
+    """How long tuples had waited to be read, where a source can tell; see `Observation.lag_ms`."""
+    return seen.lag_ms if any(each.lag_ms is not None for each in seen.sources) else None
+
+
+def lag_lines(seen: Observation) -> list[str]:
+    """How long tuples waited to be read, and how long they took from there to their results."""
+    lag_ms = known_lag_ms(seen)
+    if lag_ms is None:
+        return []
+    whole = latency_line(lag_ms + seen.latency_p50_ms, lag_ms + seen.latency_p99_ms)
+    return [f"lag      {milliseconds(lag_ms)} in the queue; end to end {whole}"]
 
 
 def work_line(seen: Observation) -> str:

@@ -22,7 +22,7 @@ from anabranch.events import (
     RunStarted,
 )
 from anabranch.plan.plan import Plan
-from anabranch.view.progress import plan_line
+from anabranch.view.progress import known_lag_ms, plan_line
 
 DECIDED = ("tried", "applied", "kept", "reverted")
 """Outcomes that show a policy at work; others are notes."""
@@ -48,7 +48,8 @@ class Figures:
         rate_per_s: Tuples read a second.
         latency_p50_ms: From reading a tuple to its result: the median period's median.
         latency_p99_ms: The same of all but one tuple in a hundred.
-        lag_ms: How long tuples had waited to be read, in the last period.
+        lag_ms: How long tuples had waited to be read, in the last period; None when nobody can
+            say. From arrival to result, end to end, takes this and the latency.
         backlog_rows: How many waited then; None when nobody can say.
     """
 
@@ -56,7 +57,7 @@ class Figures:
     rate_per_s: float
     latency_p50_ms: float
     latency_p99_ms: float
-    lag_ms: float
+    lag_ms: float | None
     backlog_rows: int | None
 
     @staticmethod
@@ -73,7 +74,7 @@ class Figures:
             sum(each.rows_in for each in counted) / seconds if seconds else 0.0,
             median(each.latency_p50_ms for each in counted),
             median(each.latency_p99_ms for each in counted),
-            counted[-1].lag_ms,
+            known_lag_ms(counted[-1]),
             sum(waiting) if waiting and len(waiting) == len(known) else None,
         )
 
@@ -158,8 +159,8 @@ def report(title: str, why: str, rounds: Rounds) -> str:
     """All rounds as Markdown."""
     lines = [f"# {title}", "", f"The end: {why}.", ""]
     lines += [
-        "| round | from | rows/s | latency p50, p99 | lag | backlog | plan |",
-        "|---|---|---|---|---|---|---|",
+        "| round | from | rows/s | latency p50, p99 | lag | end to end p50, p99 | backlog | plan |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for one in rounds.rounds:
         lines.append(f"| {one.number} | {one.began_s:.0f} s | {_cells(rounds.figures(one))} "
@@ -174,12 +175,13 @@ def report(title: str, why: str, rounds: Rounds) -> str:
 
 def _cells(told: Figures | None) -> str:
     if told is None:
-        return "– | – | – | –"
+        return "– | – | – | – | –"
+    lag_ms, p50_ms, p99_ms = told.lag_ms, told.latency_p50_ms, told.latency_p99_ms
+    waited = "– | –"
+    if lag_ms is not None:
+        waited = f"{lag_ms:,.0f} ms | {lag_ms + p50_ms:,.1f}, {lag_ms + p99_ms:,.1f} ms"
     backlog = "unknown" if told.backlog_rows is None else f"{told.backlog_rows:,}"
-    return (
-        f"{told.rate_per_s:,.0f} | {told.latency_p50_ms:,.1f}, {told.latency_p99_ms:,.1f} ms "
-        f"| {told.lag_ms:,.0f} ms | {backlog}"
-    )
+    return f"{told.rate_per_s:,.0f} | {p50_ms:,.1f}, {p99_ms:,.1f} ms | {waited} | {backlog}"
 
 
 def as_object(rounds: Rounds) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 from anabranch.plan.answer import RegionChoice
@@ -77,7 +78,7 @@ def details(found: Sizing) -> list[str]:
     fit = found.fit
     if not isinstance(fit, Fit):
         return []
-    rows = f", batches of {fit.batch_rows:,} rows" if fit.batch_rows > 1 else ""
+    rows = f", batches of up to {fit.batch_rows:,} rows" if fit.batch_rows > 1 else ""
     return [
         f"  carries up to {fit.rate_per_s:,.0f} rows/s, keeps {fit.busy_cores:.2f} cores busy",
         f"  99 % within {milliseconds(fit.latency_ms)}{rows}",
@@ -115,12 +116,17 @@ def as_object(found: Sizing) -> dict[str, Any]:
 
 def _found_object(found: Found) -> dict[str, Any]:
     if not isinstance(found, Fit):
-        return {"cores": None, "what": found.what, "best": found.best, "because": found.because}
+        return {
+            "cores": None,
+            "what": found.what,
+            "best": _finite(found.best),
+            "because": found.because,
+        }
     return {
         "cores": found.cores,
         "rate_per_s": found.rate_per_s,
         "busy_cores": found.busy_cores,
-        "latency_p99_ms": found.latency_ms,
+        "latency_p99_ms": _finite(found.latency_ms),
         "batch_rows": found.batch_rows,
         "threads": found.answer.threads,
         "regions": [
@@ -128,3 +134,8 @@ def _found_object(found: Found) -> dict[str, Any]:
             for region in found.answer.regions
         ],
     }
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no number for what has no end."""
+    return value if isfinite(value) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from threading import Semaphore
 
 import anabranch as ab
 from anabranch.engines.local.dispenser import Dispenser
@@ -10,16 +10,6 @@ from anabranch.engines.local.engine import LocalEngine, Options
 from anabranch.plan.plan import Plan, SourcePlan
 from tests.engines.local.handmade import wait_until
 from tests.engines.spark.test_growing import Growing
-
-
-class Counted(Growing):
-    """Counts how often it is read."""
-
-    reads = 0
-
-    def read(self, part, start, rows):
-        self.reads += 1
-        return super().read(part, start, rows)
 
 
 def test_rows_that_a_reader_has_claimed_wait_until_it_has_them():
@@ -43,7 +33,7 @@ def started(source: Growing) -> tuple[LocalEngine, ab.Flow]:
     return engine, flow
 
 
-class Trickling(Counted):
+class Trickling(Growing):
     """Has one more row whenever it is asked."""
 
     def read(self, part, start, rows):
@@ -51,18 +41,28 @@ class Trickling(Counted):
         return super().read(part, start, rows)
 
 
-def test_rows_that_trickle_in_are_let_gather():
+def test_rows_that_trickle_in_are_let_gather(monkeypatch):
+    naps = Semaphore(0)
+
+    def nap(dispenser: Dispenser) -> None:
+        if not naps.acquire(timeout=20):
+            raise AssertionError("nobody ends the nap")
+
+    monkeypatch.setattr(Dispenser, "nap", nap)
     source = Trickling()
     engine, _ = started(source)
     try:
-        threading.Event().wait(0.3)
-        assert 2 <= source.reads <= 60  # a nap takes 10 ms
+        for woken in range(5):
+            wait_until(lambda rows=woken + 1: engine.rows == (rows, rows))
+            assert source.rows == woken + 1  # not asked again before the nap is over
+            naps.release()
     finally:
+        naps.release(1000)
         engine.stop()
 
 
 def test_all_is_caught_up_with_once_what_has_come_is_visible():
-    source = Counted(5)
+    source = Growing(5)
     engine, _ = started(source)
     try:
         wait_until(engine.caught_up)
@@ -82,3 +82,20 @@ def test_a_run_ends_when_the_end_has_come():
     assert engine.wait(20)
     table = flow.graph.steps["out"].body.sink.table()
     assert table["row"].to_pylist() == list(range(8))
+
+
+def test_rows_that_wait_for_those_of_a_slower_source_are_not_caught_up_with():
+    flow, slow = ab.Flow("united"), Growing(2)
+    fast = flow.source("fast", Growing(10))
+    fast.union("both", flow.source("slow", slow)).sink("out", ab.collect())
+    engine = LocalEngine(flow, Plan.sequential(flow), Options())
+    engine.start(lambda event: None)
+    try:
+        wait_until(lambda: engine.rows[0] == 12 and engine._parts.gates["both"].idle())
+        assert not engine.caught_up()
+        assert engine.rows[1] < 12
+        slow.rows = 10
+        wait_until(engine.caught_up)
+        assert engine.rows == (20, 20)
+    finally:
+        engine.stop()

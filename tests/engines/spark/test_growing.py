@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+import anabranch as ab
+from anabranch.errors import SourceError
 from anabranch.io.slices import Cursor, Slice, take
 from anabranch.io.source import Chunk, Extent
 from tests.engines.spark.test_intake import Driver
@@ -68,6 +70,35 @@ def test_the_end_is_found_when_it_has_come():
     assert driver.batch(5)
     assert driver.intake.over
     assert driver.read["s0"] == [(0, row) for row in range(4)]
+
+
+def test_a_limit_that_was_reached_before_ends_it_though_nothing_has_come_since():
+    for limit in (3, 5):
+        driver = Driver(Growing(5), rows=limit)
+        driver.intake.restore({"s0": [0, 5, 5, False, None]})
+        assert driver.batch(10)
+        assert driver.intake.over
+        assert driver.read["s0"] == []
+
+
+def test_a_source_that_cannot_say_what_waits_does_not_fail_for_that():
+    class Silent(Growing):
+        def extent(self, part: str) -> Extent:
+            raise SourceError(part, "a server that answers", "silence", "wake it up")
+
+    driver = Driver(Silent(5))
+    assert driver.intake.backlog("s0", 0.0) is None
+    assert driver.intake.behind(0.0)
+
+
+def test_rows_that_come_are_stamped_when_they_have_come():
+    source = Growing(2)
+    ticks = iter([10, 20])
+    driver = Driver(ab.stamped(source, lambda: next(ticks)))
+    assert [driver.batch(5), driver.batch(5)] == [True, False]
+    source.rows = 3
+    assert driver.batch(5)
+    assert [stamp.microsecond for _, _, stamp in driver.read["s0"]] == [10, 10, 20]
 
 
 def test_a_limit_waits_for_rows_that_have_not_come():

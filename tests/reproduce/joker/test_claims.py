@@ -24,6 +24,8 @@ from tests.reproduce.joker.scripted import (
     traces,
 )
 
+FIVE_TIMES = "word count becomes 5 times as fast, until its source is saturated"
+
 
 def failed(claims):
     return [(c.where, c.paper) for c in claims if c.verdict is Verdict.NOT_REPRODUCED]
@@ -33,8 +35,8 @@ def test_what_the_paper_tells_is_reproduced():
     claims = reproduction().claims
     assert failed(claims) == []
     unsure = [claim.where for claim in claims if claim.verdict is Verdict.NOT_COMPARABLE]
-    chosen = ["figure 19", "figure 19", "figure 20", "figure 20"]
-    assert unsure == ["figure 5", "figure 16", "figure 18", *chosen, "figures 22–31"]
+    chosen = ["figure 18", "figure 18", "figure 19", "figure 19", "figure 20", "figure 20"]
+    assert unsure == ["figure 5", "figure 14", "figure 16", *chosen, "figures 22–31"]
 
 
 def figure_5(**changed):
@@ -135,8 +137,6 @@ TRACES = [
                     "utility 0.9": figure_15_runs()["utility 0.9"]}}, "a pipeline comes first"),
     ({"figure_16": run(step(6, 0.5, True, m1=((2, 3), 3)), end={"m1": ((2, 3), 3)}, speedup=3)},
      "two splits and a replica"),
-    ({"figure_18": run(step(6, 0.5, True, count=((1,), 8)), end={"count": ((1,), 8)}, speedup=3)},
-     "5 times as fast"),
     ({"figure_18": run(step(6, 0.5, True, count=((1,), 8)), end={"count": ((1,), 8)}, speedup=5)},
      "one more replica does not help"),
     ({"figure_18": {"run": figure_18_run(5)}}, "8 replicas"),
@@ -190,3 +190,15 @@ def test_a_model_that_uses_more_threads_is_noticed():
     assert failed(model_claims((greedy, *others))) == [
         ("figure 32", "Joker uses more threads than the model's plans")
     ]
+
+
+def test_what_costs_were_chosen_for_is_never_held_against_the_paper():
+    for speedup in (1.0, 5.0):
+        counted = run(
+            step(6, 0.5, True, count=((1,), 8)), end={"count": ((1,), 8)}, speedup=speedup
+        )
+        claims = trace_claims(traces(figure_18=counted), figure_10_steps(), figure_20_steps())
+        chosen = {c.paper: c for c in claims}
+        assert "5×" in chosen[FIVE_TIMES].rule
+        assert chosen[FIVE_TIMES].verdict is Verdict.NOT_COMPARABLE
+        assert chosen["that takes 4 steps"].verdict is Verdict.NOT_COMPARABLE

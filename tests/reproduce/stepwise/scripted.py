@@ -40,7 +40,7 @@ def figure_11() -> dict[str, dict[str, Scaling]]:
         "Star": methods(100, 200, 300, 300),
         "Diamond": methods(100, 200, 300, 320, journal=(kept, NEAR)),
         "WC": methods(150, 300, 500, 600),
-        "SWC": methods(140, 300, 400, 500, 520),
+        "SWC": methods(140, 300, 400, 500, 510, 520),
         "TSA": methods(150, 300, 500, 600, journal=(REVOKED,)),
     }
 

@@ -54,6 +54,9 @@ def test_numbers_that_depend_on_unpublished_costs_are_not_comparable():
         ("SWC", STEPWISE, run(140, 300, 500, 520, 530, journal=(REVOKED,)), "least latency"),
         ("SWC", STEPWISE, run(140, 300, 500, 520, 610), "86.8 %"),
         ("SWC", STEPWISE, run(140, 300, 500), "more rounds than WC"),
+        ("SWC", STEPWISE, run(140, 300, 500, 510, 520), "more rounds than WC"),  # 5 against 4
+        ("WC", STELA, run(100, 300, 590, 590), "better than the best alternative"),  # by 1.7 %
+        ("WC", STEPWISE, run(101, 300, 500, 600), "a better start"),
         ("WC", STELA, run(100, 9000, 100), "2.48 times"),
         ("WC", THRESHOLD, run(100, 9000, 100), "11.63 times"),
     ],
@@ -78,6 +81,7 @@ def test_a_stela_that_never_loses_is_noticed():
         ("longer", {6: run(100, 120, 130), 12: run(100, 150)}, "longer lines gain less"),
         ("larger", {6: run(100, 600), 14: run(100, 1400)}, "not in proportion"),
         ("larger", {6: run(100, 600), 14: run(100, 500)}, "not in proportion"),
+        ("larger", {6: run(100, 600), 14: run(100, 605)}, "not in proportion"),
     ],
 )
 def test_a_run_of_figure_12_that_differs_is_noticed(argument, instead, words):

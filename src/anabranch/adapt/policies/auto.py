@@ -144,7 +144,20 @@ class Auto:
         failures = memory.failures + 1
         wait = min(2**failures, self.longest_wait)
         memory = replace(memory, low=0, failures=failures, wait=wait)
-        return memory, Verdict(Outcome.REVERTED, words)
+        return memory, Verdict(Outcome.REVERTED, words, self._half(memory, trial))
+
+    def _half(self, memory: Learnt, trial: Trial) -> Proposal | None:
+        """Half of a step that was too long, if there is one and it promises something."""
+        before = trial.before
+        plan = halfway(before.plan, trial.proposal.plan)
+        forecast = Forecast.of(before, memory.trust)
+        if forecast is None or plan in (before.plan, trial.proposal.plan):
+            return None
+        gain = forecast.gain(plan)
+        if gain < 1 + self.gain:
+            return None
+        why = f"half of that, {changes(before.plan, plan)} promises {gain:.2f}×"
+        return Proposal(plan, why)
 
 
 def work_changed(before: Seen, after: Seen) -> bool:
@@ -152,6 +165,21 @@ def work_changed(before: Seen, after: Seen) -> bool:
     profiles = measured_profile(before), measured_profile(after)
     works = [profile.work for profile in profiles if profile is not None]
     return len(works) == 2 and far(works[0], works[1], LOAD_CHANGE)
+
+
+def halfway(before: Plan, after: Plan) -> Plan:
+    """Half of the further replicas and readers of a plan, and pipelines as they were."""
+    plan = before
+    for region in after.regions:
+        now = before.region(region.region).replicas
+        if region.replicas > now:
+            plan = plan.with_replicas(region.region, now + (region.replicas - now) // 2)
+    for source in after.sources:
+        readers = before.source(source.source).replicas
+        if source.replicas > readers:
+            more = (source.replicas - readers) // 2
+            plan = plan.with_source(source.source, replicas=readers + more)
+    return plan
 
 
 def narrowest(plan: Plan) -> Plan:

@@ -129,7 +129,8 @@ class Assembly:
         """Whether a region may move by itself: inside a step, or rows may come with time."""
         for source in self.sources:
             if source.name == region:
-                return source.dispenser.expectant or any(p.step for p in source.probes)
+                reads = source.dispenser
+                return reads.expectant or reads.asking or any(p.step for p in source.probes)
         probes = [p for replica in self.region(region).replicas for p in replica.probes]
         return any(probe.step is not None for probe in probes)
 
@@ -142,7 +143,8 @@ class Assembly:
         readers = [source.dispenser for source in self.sources]
         waiting = all(each.over or (each.expectant and not each.grown()) for each in readers)
         resting = all(s.idle() for s in self.sources) and all(r.idle() for r in self.regions)
-        return waiting and resting and all(sink.all_shown for sink in self.sinks)
+        all_shown = all(sink.all_shown for sink in self.sinks)
+        return waiting and resting and all_shown and not any(map(self._holds_back, self.regions))
 
     def running(self) -> str | None:
         """A step that some thread is inside of, if any."""
@@ -164,6 +166,14 @@ class Assembly:
             if run.region.name == probe.region and run.plan.placement:
                 return run.plan.placement[probe.replica]
         return None
+
+    def _holds_back(self, run: RegionRun) -> bool:
+        """Whether rows wait in front of a region until a slower source gives as many.
+
+        Rows in the order of event time wait for time: that they do so is their result for now.
+        """
+        inputs = self._contexts[run.region.steps[0]].inputs
+        return all(given.time is None for given in inputs) and run.gate.length()[1] > 0
 
     def _hold_nobody_up(self, lenient: bool) -> None:
         for gate in self.gates.values():

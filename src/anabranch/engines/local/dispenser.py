@@ -8,14 +8,16 @@ is not read yet bounds what the source can promise.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Condition
 from typing import Any
 
 from anabranch.engines.local.gate import Closed
+from anabranch.engines.local.pace import Pace
+from anabranch.engines.local.sizes import Sizes
 from anabranch.io.reader import place
-from anabranch.io.source import extent
+from anabranch.io.source import Extent
 from anabranch.plan.plan import SourcePlan
 from anabranch.state.positions import FIRST, Root, end, is_end
 
@@ -23,9 +25,7 @@ LINGER_S = 0.002
 """How long a paced source lets due rows gather: smaller jumbo tuples cost more than they gain."""
 
 NAP_S = 0.01
-FOREVER_S = 1e9
 MOST_PARTS = 256
-DUE_HALVINGS = 24
 MOST_AHEAD = 4
 """Batches that may be read of a part while an earlier one is not done: their rows have to wait."""
 
@@ -70,9 +70,8 @@ class Dispenser:
         limit: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._source, self._rank, self._plan, self._limit = source, rank, plan, limit
-        self._clock, self._started = clock, clock()
-        self._parts = source.parts()
+        self._rank, self._plan, self._limit, self._clock = rank, plan, limit, clock
+        self._parts, self._sizes, self._pace = source.parts(), Sizes(source), Pace(source, clock)
         self._change = Condition()
         self._unopened = 0  # number of the first part that nobody has begun
         self._next: dict[int, int] = {}  # by open part, the first row that was not given out
@@ -81,10 +80,8 @@ class Dispenser:
         self._active: list[int] = []  # readers, the oldest first
         self._leaving: set[int] = set()  # readers that may have a last word to say
         self._telling: set[int] = set()  # readers whose claim is done, and not yet promised
-        self._hired = self._napping = 0
+        self._hired = self._napping = self._asking = 0
         self._given = 0
-        self._given_before = 0  # by earlier runs
-        self._due_until_s = 0.0  # all rows that were due by then have been given out
         self._closed = self._stopped = self._held = False
 
     @property
@@ -106,8 +103,9 @@ class Dispenser:
 
     def claim(self, reader: int) -> Claim | None:
         """The next rows for a reader; waits until some are due. None when it shall end."""
+        asked: set[int] = set()
+        since: float | None = None
         with self._change:
-            since: float | None = None
             while True:
                 if self._closed:
                     raise Closed
@@ -121,8 +119,13 @@ class Dispenser:
                     return None
                 rows, now = self._due(), self._clock()
                 since = now if rows and since is None else since
-                gathered = rows >= self._batch_rows() or not self._paced()
+                gathered = rows >= self._batch_rows() or not self._pace.is_set
                 if rows and (gathered or now - (since or now) >= LINGER_S):
+                    unknown = self._to_be_asked(asked)
+                    if unknown:
+                        asked.update(unknown)
+                        self._ask(unknown)
+                        continue
                     claim = self._take(reader, rows)
                     if claim is not None:
                         return claim
@@ -205,29 +208,45 @@ class Dispenser:
         """Whether rows may come by themselves, with time."""
         return self._napping > 0
 
+    @property
+    def asking(self) -> bool:
+        """Whether a reader waits for what the source tells of its parts."""
+        return self._asking > 0
+
     def backlog(self) -> int | None:
-        """How many rows are known to wait; None when nobody can say."""
-        due = self._source.due_rows(self._clock() - self._started)
+        """How many rows are known to wait; None when nobody can say. Waits for nobody long."""
+        if self.over:
+            return 0  # whoever was read to the end may be gone
+        due = self._pace.due(self._given)
         if due is not None:
-            return max(0, self._given_before + int(due) - self._given)
+            return max(0, due)
         if len(self._parts) > MOST_PARTS:
             return None  # looking at each of them would take longer than it is worth
-        known = [extent(self._source, part) for part in self._parts]
+        known = self._sizes.soon()
+        return None if known is None else self._waiting(known)
+
+    def grown(self) -> bool:
+        """Whether rows have come to a part that grows, and were not given out; asks the source."""
+        if not self._parts:
+            return False
+        try:
+            if not self._sizes.ask(0).growing:
+                return False
+            return self._waiting([self._sizes.ask(n) for n in range(len(self._parts))]) != 0
+        except Exception:  # nobody can say; who reads the source will say what is wrong
+            return True
+
+    def _waiting(self, known: Sequence[Extent]) -> int | None:
+        """How many rows of parts of such sizes were not given out, or not read yet."""
         rows = [each.rows for each in known if each.rows is not None]
         if len(rows) < len(known):
             return None
-        # What a reader has claimed of a part that grows may not be there yet.
-        claimed = self._unread() if any(each.growing for each in known) else 0
-        return max(0, sum(rows) - self._given + claimed)
-
-    def grown(self) -> bool:
-        """Whether rows have come to a part that grows, and were not given out."""
-        growing = any(extent(self._source, part).growing for part in self._parts[:1])
-        return growing and bool(self.backlog())
-
-    def _unread(self) -> int:
         with self._change:
-            return sum(claim.stop - claim.at for claim in self._claims.values())
+            # What a reader has claimed of a part that grows may not be there yet.
+            growing = any(each.growing for each in known)
+            claims = self._claims.values() if growing else ()
+            claimed = sum(claim.stop - claim.at for claim in claims)
+            return max(0, sum(rows) - self._given + claimed)
 
     def hold(self) -> None:
         """Give nothing out for a while."""
@@ -264,7 +283,8 @@ class Dispenser:
         """Read on from there; a paced source has its pace from now on."""
         self._next = {int(part): row for part, row in offsets["open"].items()}
         self._unopened = offsets["unopened"]
-        self._given = self._given_before = offsets["rows"]
+        self._given = offsets["rows"]
+        self._pace.go_on_behind(self._given)
 
     def stop(self) -> None:
         """Give nothing out any more; the stream does not end by that."""
@@ -280,9 +300,25 @@ class Dispenser:
 
     # Inside, under the lock
 
+    def _ask(self, parts: Sequence[int]) -> None:
+        """Without the lock: the source may have to wait for a server, and others go on."""
+        self._asking += 1
+        self._change.release()
+        try:
+            for part in parts:
+                self._sizes.ask(part)
+        finally:
+            self._change.acquire()
+            self._asking -= 1
+
+    def _to_be_asked(self, asked: set[int]) -> list[int]:
+        """Parts that may be given out next, and may have grown since they were asked for."""
+        nearest = [*self._next, *range(self._unopened, len(self._parts))[:1]]
+        return [n for n in nearest if n not in asked and not self._sizes.settled(n)]
+
     def _wait_for_rows(self) -> None:
         """Until time makes some due, or another reader is done."""
-        if self._paced():
+        if self._pace.is_set:
             self._nap(LINGER_S)
         else:
             self._change.wait()
@@ -312,19 +348,15 @@ class Dispenser:
         most = self._plan.in_flight_limit
         return self._plan.batch_rows if most is None else min(self._plan.batch_rows, most)
 
-    def _paced(self) -> bool:
-        return self._source.due_rows(0.0) is not None
-
     def _due(self) -> int:
         """How many rows may be given out now."""
         rows = self._batch_rows()
-        elapsed = self._clock() - self._started
-        due = self._source.due_rows(elapsed)
+        due = self._pace.due(self._given)
         if due is not None:
-            rows = min(rows, self._given_before + int(due) - self._given)
-            if rows <= 0 and self._source.bounded:
+            rows = min(rows, due)
+            if rows <= 0:
                 # When nothing will ever be due any more, the end is still to be found.
-                rows = int(self._source.due_rows(elapsed + FOREVER_S) == due)
+                rows = int(self._pace.is_over())
         if self._limit is not None:
             rows = min(rows, self._limit - self._given)
         return max(rows, 0)
@@ -334,29 +366,16 @@ class Dispenser:
         if part is None:
             return None
         start = self._next[part]
-        known = extent(self._source, self._parts[part])
+        known = self._sizes.known(part) or Extent()
         self._next[part] = start + rows
         if known.exact and known.rows is not None and start + rows >= known.rows:
             rows = max(1, known.rows - start)  # an empty part has to be looked at, too
             self._next.pop(part)
             self._owner.pop(part, None)
-        due_s = self._due_s() if self._paced() else None
+        due_s = self._pace.due_since_s(self._given) if self._pace.is_set else None
         self._given += rows
         claim = self._claims[reader] = Claim(part, start, start + rows, due_s)
         return claim
-
-    def _due_s(self) -> float:
-        """When the next row to be given out became due: rows that had to wait are older."""
-        wanted = self._given - self._given_before
-        early, late = self._due_until_s, self._clock() - self._started
-        for _ in range(DUE_HALVINGS):
-            middle = (early + late) / 2
-            if int(self._source.due_rows(middle)) > wanted:
-                late = middle
-            else:
-                early = middle
-        self._due_until_s = early
-        return self._started + late
 
     def _part_for(self, reader: int) -> int | None:
         """The part that a reader goes on with: one to be shared, its own, or the next new one."""
@@ -365,7 +384,7 @@ class Dispenser:
         for part in sorted(self._next):
             if part > first and self._next[part] >= MOST_AHEAD * self._batch_rows():
                 continue
-            known = extent(self._source, self._parts[part])
+            known = self._sizes.known(part) or Extent()
             mine = part not in taken and self._owner.setdefault(part, reader) == reader
             if known.seekable or mine:
                 return part

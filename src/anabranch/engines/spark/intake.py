@@ -122,16 +122,15 @@ class Intake:
         due = source.due_rows(elapsed_s)
         if due is not None:
             return max(0, self._read_before[name] + int(due) - progress.rows)
-        rest = 0
         parts = source.parts()[progress.cursor.part :]
         if len(parts) > MOST_PARTS:
             return None  # looking at each of them would take longer than it is worth
-        for part in parts:
-            rows = extent(source, part).rows
-            if rows is None:
-                return None
-            rest += rows
-        return max(0, rest - progress.cursor.row)
+        try:
+            sizes = [extent(source, part).rows for part in parts]
+        except Exception:  # the next batch will say what is wrong with the source
+            return None
+        known = [rows for rows in sizes if rows is not None]
+        return max(0, sum(known) - progress.cursor.row) if len(known) == len(sizes) else None
 
     def behind(self, elapsed_s: float) -> bool:
         """Whether tuples are known to wait, or nobody can say."""
@@ -192,6 +191,9 @@ class Intake:
             return Share([], progress.over or (source.bounded and self.dry))
         if progress.over:
             return Share([[] for _ in range(readers)], True)
+        left = None if self._limit is None else self._limit - progress.rows
+        if left is not None and left <= 0:  # also where a source has nothing more for now
+            return Share([[] for _ in range(readers)], True)
         budget = plan.source(name).most_rows
         due = source.due_rows(elapsed_s)
         if due is not None:
@@ -200,11 +202,8 @@ class Intake:
                 budget = 1  # nothing will ever be due any more: look for the end
         if budget <= 0 or _nothing_came(source, progress.cursor):
             return None
-        if self._limit is None:
+        if left is None:
             return Share(take(source, progress.cursor, budget, readers), False)
-        left = self._limit - progress.rows
-        if left <= 0:
-            return Share([[] for _ in range(readers)], True)
         return self._limited(source, progress.cursor, min(budget, left), readers, left)
 
     def _limited(self, source: Any, cursor: Cursor, budget: int, readers: int, left: int) -> Share:

@@ -1,14 +1,28 @@
-"""Latency of a plan at a rate: gathering a jumbo tuple, working on it, and waiting in between.
+"""Latency of a plan at a rate: gathering a jumbo tuple, waiting for its turn, working on it.
 
-A tuple waits until its jumbo tuple is full, then for each region that it passes until the jumbo
-tuples before it are done, and for the work on its own. Waiting is that of a single server whose
-arrivals are random (M/G/1, Pollaczek and Khinchine): ρ / (1 − ρ) · (1 + cv²) / 2 times the work on
-a jumbo tuple, where ρ is the part of its greatest rate at which the region runs and cv says how
-much that work varies. The replicas of a region are one server that is as fast as all of them.
+A source hands a jumbo tuple on when it is full, or when its first row has lingered for as long as
+the engine lets it (`gathered_rows`). In each region that it passes, it waits until those before it
+are done, and then it is worked on. The replicas of a region are one server that is as fast as all
+of them.
 
-The 99th percentile takes waits as exponential and independent: their sum, and 3.6 times the root of
-the sum of their squares. That is exact for one region, and too long for several. Threads are said
-to find a core when they need one, which holds as long as cores are not all busy.
+A wait is that of one server with random arrivals (M/G/1). Its mean is Pollaczek and Khinchine's:
+ρ / (1 − ρ) · (1 + cv²) / 2 · s, where s is the time that the server takes for a jumbo tuple, ρ the
+part of its greatest rate at which it runs, and cv how much s varies. Its distribution is taken as
+P(wait > t) = ρ · exp(−t / m), with m = s · (1 + cv²) / 2 / (1 − ρ), which has that mean; so 99 in a
+hundred wait no longer than m · ln(100 ρ), or not at all if ρ is below a hundredth. Work is
+log-normal. All parts are taken as independent: to the sum of their means comes the root of the sum
+of the squares of what their 99th percentiles lie above their means.
+
+Where that is right and wrong:
+- The wait is exact if work is exponential (M/M/1). If work always takes the same (M/D/1), it comes
+  out a third too long where little is to do, and right where there is much.
+- The sum is exact for one part alone. A region whose wait and work count alike comes out up to
+  15 % too long (M/M/1 has ln(100) · s / (1 − ρ)), several alike regions too long as well.
+- Arrivals that are regular wait less than random ones, those in bursts wait longer.
+- Work is the profile's cost for each row; what a step takes for a call, however few rows it gets,
+  has to be in there.
+- Threads are said to find a core when they need one, which holds as long as cores are not all busy.
+- A source that is asked in vain, such as a queue, may be asked again later than the engine lingers.
 """
 
 from __future__ import annotations
@@ -23,19 +37,29 @@ from anabranch.plan.profile import OperatorProfile, Profile, State
 
 P99_SIGMAS = 2.326
 """A normal distribution has 99 in a hundred below so many deviations above its mean."""
-TAIL = log(100) - 1
-"""An exponential one, likewise."""
 UNKNOWN_VARIATION = 1.0
 """Squared coefficient of variation of a step that nobody measured: as random as arrivals."""
+NEVER_IDLE = 1 - 1e-9
+"""A region that is busy for this part of the time has a queue that grows without end."""
 
 
 @dataclass(frozen=True)
 class RegionLatency:
-    """What a region adds, in the unit of the profile: work on a jumbo tuple, and the mean wait."""
+    """What a region adds, in the unit of the profile.
+
+    Attributes:
+        region: The region.
+        work: On a jumbo tuple, on average.
+        wait: Until its turn, on average.
+        work_p99: What 99 in a hundred jumbo tuples do not exceed.
+        wait_p99: Likewise.
+    """
 
     region: RegionChoice
     work: float
     wait: float
+    work_p99: float
+    wait_p99: float
 
 
 @dataclass(frozen=True)
@@ -43,7 +67,7 @@ class Latency:
     """Latency on the slowest way through a flow, in the unit of the profile.
 
     Attributes:
-        gathering: Until a jumbo tuple is full.
+        gathering: Until a jumbo tuple is handed on.
         regions: On that way.
     """
 
@@ -58,7 +82,11 @@ class Latency:
     @property
     def p99(self) -> float:
         """What 99 in a hundred do not exceed."""
-        return self.mean + TAIL * sqrt(sum(each.wait**2 for each in self.regions))
+        if self.mean == inf:
+            return inf
+        above = [each.work_p99 - each.work for each in self.regions]
+        above += [each.wait_p99 - each.wait for each in self.regions]
+        return self.mean + sqrt(sum(max(0.0, each) ** 2 for each in above))
 
     @property
     def slowest(self) -> RegionLatency:
@@ -66,10 +94,28 @@ class Latency:
         return max(self.regions, key=lambda each: each.work + each.wait)
 
 
+def gathered_rows(rate: float, batch_rows: float, linger: float) -> float:
+    """Rows of a jumbo tuple that is handed on when it is full, or has lingered for some time.
+
+    Example:
+        >>> gathered_rows(rate=1000.0, batch_rows=256, linger=0.002)
+        3.0
+        >>> gathered_rows(rate=1e6, batch_rows=256, linger=0.002)
+        256
+    """
+    return min(batch_rows, 1 + rate * linger)
+
+
 def latency(
     profile: Profile, regions: Sequence[RegionChoice], rate: float, batch_rows: float = 1.0
 ) -> Latency:
     """What a plan takes at a rate, in tuples that the application takes in per unit of time.
+
+    Args:
+        profile: What operators cost.
+        regions: The plan.
+        rate: Of all sources together, which are taken as one.
+        batch_rows: Rows that a jumbo tuple has when it is handed on.
 
     Example:
         >>> from anabranch.plan.profile import chain
@@ -96,15 +142,32 @@ def _region(
     members = [profile.by_name[name] for name in region.operators]
     times = region_times(profile, region)
     whole = profile.visits[region.operators[0]] * sum(pipeline_times(profile, region.pipelines))
+    handed_on = times.work - whole  # threads and replicas take that for each other
     if kind_of(members) in (State.PARTITIONED, State.SHARED):
         whole /= speedup(profile, region)  # each replica works on its part of the jumbo tuple
-    used = rate * times.turn
-    if used >= 1:
-        return RegionLatency(region, batch_rows * whole, inf)
-    random = (1 + _variation(profile, members)) / 2
-    return RegionLatency(
-        region, batch_rows * whole, used / (1 - used) * random * batch_rows * times.turn
-    )
+    work, varies = batch_rows * (whole + handed_on), _variation(profile, members)
+    wait, wait_p99 = _waits(rate * times.turn, batch_rows * times.turn, varies)
+    return RegionLatency(region, work, wait, work * _log_normal_p99(varies), wait_p99)
+
+
+def _waits(used: float, served: float, varies: float) -> tuple[float, float]:
+    """The mean wait, and the one that 99 in a hundred do not exceed.
+
+    Args:
+        used: Part of the time that the server is busy.
+        served: Time that it takes for a jumbo tuple.
+        varies: Squared coefficient of variation of that time.
+    """
+    if used >= NEVER_IDLE:
+        return inf, inf
+    if_busy = served * (1 + varies) / 2 / (1 - used)
+    return used * if_busy, if_busy * log(max(1.0, 100 * used))
+
+
+def _log_normal_p99(varies: float) -> float:
+    """How many times its mean a log-normal value may be, in 99 of a hundred cases."""
+    variance = log(1 + varies)
+    return exp(P99_SIGMAS * sqrt(variance) - variance / 2)
 
 
 def _variation(profile: Profile, members: Sequence[OperatorProfile]) -> float:

@@ -125,7 +125,7 @@ def two_operators(first: float, second: float, saturated_per_s: float | None) ->
 def word_count() -> Application:
     """Figure 17a: the splitter is stateless; 3.2 million tuples a second saturate the source.
 
-    One counter handles a fifth of that, as the speedup of five says.
+    What a counter costs is chosen: one handles a fifth of that, as the speedup of five says.
     """
     return in_a_row(
         "word-count",

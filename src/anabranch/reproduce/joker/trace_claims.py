@@ -131,11 +131,18 @@ def _figure_14(traces: Traces) -> list[Claim]:
     return [
         judge(
             "figure 14",
-            f"with 0.2 only replicas are added, in {MORE_REPLICAS} steps",
+            "with 0.2 only replicas are added",
             told(strict.steps, "m1"),
-            kept == [((2,), n) for n in range(2, 2 + MORE_REPLICAS)]
+            kept == [((2,), n) for n in range(2, 2 + len(kept))]
+            and bool(kept)
             and not any(len(step.shapes["m1"][0]) > 1 for step in strict.steps),
-            "the same steps, and no split; the source is saturated after them by choice",
+            "one more replica with each step that is kept, and no split is tried",
+        ),
+        cannot(
+            "figure 14",
+            f"that takes {MORE_REPLICAS} steps",
+            f"{len(kept)} steps",
+            f"the source here is as fast as {MORE_REPLICAS} more replicas make the region",
         ),
         judge(
             "figure 14",
@@ -214,12 +221,11 @@ def _figure_16(run: Adapted) -> list[Claim]:
 def _figure_18(run: Adapted) -> list[Claim]:
     last = run.steps[-1]
     return [
-        judge(
+        cannot(
             "figure 18",
             "word count becomes 5 times as fast, until its source is saturated",
             f"{run.speedup:.1f}×, {run.after_per_s / 1e6:.2f} million tuples a second",
-            4.5 <= run.speedup <= 5.5,
-            "4.5× to 5.5×; the source allows 5×",
+            "what the counter costs is unpublished, and chosen such that the source allows 5×",
         ),
         judge(
             "figure 18",
