@@ -55,9 +55,9 @@ class Auto:
         longest_wait: The most decisions that it waits after reverts.
     """
 
-    most_used: float = 0.85
-    aim: float = 0.75
-    least_used: float = 0.65
+    most_used: float = 0.88
+    aim: float = 0.78
+    least_used: float = 0.68
     gain: float = 0.05
     sparing: float = 0.15
     patience: int = 3
