@@ -92,9 +92,9 @@ def _differences(found: Reproduction) -> str:
             "chosen, since the paper does not tell: of three sets the one that agrees best with "
             "figure 5, so that figures 5, 6, 8, 9 and 12 agree partly by choice. Replicas take "
             "turns for both, and a thread that waits for its turn is not busy.",
-            "- Costs of the applications and of figures 14 and 21 are ours, too. Those of word count, "
-            "of finance, of network monitoring and of figure 14 were chosen such that the policy "
-            "gets to the paper's plans and speedups, so that only the way there says anything.",
+            "- Costs of the applications and of figures 14 and 21 are ours, too. Those of word "
+            "count, of finance, of network monitoring and of figure 14 were chosen such that the "
+            "policy gets to the paper's plans and speedups: only the way there says anything.",
             f"- State has 2520 parts, so that up to ten replicas have equal shares; Joker has "
             f"{JOKERS_BUCKETS}, with which replicas alone would end at {found.speedup_271:.1f}×.",
             "- Figures 10 and 20 run on the simulator, and the policy is also shown the "

@@ -139,7 +139,7 @@ def _first_rounds(runs: Mapping[str, ByMethod]) -> list[Claim]:
         claims.append(
             judge(
                 "figure 11d–f",
-                f"the first four rounds gain {paper} times what {method} gains",
+                f"the first four rounds gain more than those of {method} ({paper} times)",
                 f"{ratio:.2f} times ({told} times the throughput of one task each)",
                 _leads(ratio - 1),
                 f"the other below {LESS:.0%} of it, {SEED}; how much depends on costs",
