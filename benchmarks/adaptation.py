@@ -3,8 +3,8 @@
 Word count and a chain with one dear operator, on threads and on Spark. First every plan within the
 bounds of this machine is tried, one after another in one run, since a plan is changed in
 milliseconds. Then a fresh run begins with one copy of everything and `auto` tunes it. At last the
-best of the tried plans and the one that `auto` came to are measured again, in turn. On threads the
-load is also made to rise and fall, to see replicas given back.
+best of the tried plans and the one that `auto` came to are measured again, in turn. The load is also
+made to rise and fall, to see threads given back, and counts of tuned runs are compared.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise, product
+from typing import Any
 
 from harness import Report, main
 from model_cases import busy, words
 
 import anabranch as ab
+from anabranch.adapt.guards import threads
 from anabranch.apps.word_count import split, zipf_lines
 from anabranch.engines.handle import Run
 from anabranch.events import Decision, Event, Observation, Observed, Reconfiguration
@@ -46,6 +48,7 @@ SPARK_BATCHES = (65_536, 262_144, 1_048_576)
 LONGEST_BATCH_S = 2.0
 """As long a batch as the policy allows itself: results would come later still."""
 FINALISTS = 3
+LOW_S, HIGH_S = 10.0, 40.0
 
 
 @dataclass(frozen=True)
@@ -208,36 +211,54 @@ def compared(report: Report, name: str, flow: Flow, bench: Bench, jumbo: int, qu
     report.add_bar(f"{name}_auto_by_best", medians[found] / medians[top], 0.95)
 
 
-def given_back(report: Report, quick: bool) -> None:
+def given_back(report: Report, name: str, bench: Bench, pace: Pace, quick: bool) -> None:
     """The load rises and falls; threads follow it."""
-    high_s, low_s = (15.0, 20.0) if quick else (30.0, 40.0)
-    pace = Pace([(0.0, 50_000.0), (10.0, 600_000.0), (10.0 + high_s, 50_000.0)])
-    source = PacedSource(zipf_lines(10_000), LINE, pace, seed=0)
-    flow = Flow("rush-hour")
+    flow = counting(PacedSource(zipf_lines(10_000), LINE, pace, seed=0), Counting())
+    start = Plan.sequential(flow).with_source("lines", batch_rows=16_384)
+    ear = Ear()
+    handle = ab.start(flow, engine=bench.engine, plan=start, policy="auto", listener=ear.hear)
+    handle.await_termination(LOW_S + (HIGH_S / 2 if quick else HIGH_S))
+    rushed = handle.plan
+    handle.await_termination(HIGH_S)
+    calm, last = handle.plan, handle.last_progress
+    handle.stop()
+    assert last is not None
+    report.add_figure(f"{name}_threads_high", threads(rushed))
+    report.add_figure(f"{name}_threads_low", threads(calm))
+    report.add_figure(f"{name}_changes", len(ear.changes))
+    report.add_figure(f"{name}_backlog_at_end_rows", last.sources[0].backlog_rows or 0)
+    report.add_bar(f"{name}_threads_given_back", threads(rushed) - threads(calm), 1)
+
+
+def same_results(report: Report, name: str, bench: Bench, rows: int) -> None:
+    """Counts of a run that is tuned, and of one that is not."""
+    found = []
+    for policy in ("auto", "none"):
+        counts = ab.collect()
+        flow = counting(ab.generate(zipf_lines(200), LINE, rows=rows, seed=1), counts)
+        start = _batch(bench.batches[0] if bench.batches else 16_384)(Plan.sequential(flow))
+        result = ab.run(flow, engine=bench.engine, plan=start, policy=policy)
+        if policy == "auto":
+            report.add_figure(f"{name}_changes", len(result.reconfigurations))
+        last = counts.table().group_by("word").aggregate([("n", "max")]).sort_by("word")
+        found.append(last)
+    report.add_bar(f"{name}_equal", float(found[0] == found[1]), 1.0)
+
+
+def rush(low: float, high: float) -> Pace:
+    """A load that rises and falls again."""
+    return Pace([(0.0, low), (LOW_S, high), (LOW_S + HIGH_S, low)])
+
+
+def counting(source: Any, sink: Any) -> Flow:
+    flow = Flow("words")
     (
         flow.source("lines", source)
         .apply("split", split)
         .aggregate("count", key="word", n=ab.count(), emit="changes")
-        .sink("out", Counting())
+        .sink("out", sink)
     )
-    start = Plan.sequential(flow).with_source("lines", batch_rows=16_384)
-    ear = Ear()
-    handle = ab.start(flow, engine="local", plan=start, policy="auto", listener=ear.hear)
-    handle.await_termination(10.0 + high_s)
-    rushed = handle.plan
-    handle.await_termination(low_s)
-    calm, backlog = handle.plan, ear.seen[-1].sources[0].backlog_rows
-    handle.stop()
-    report.add_figure("rush_threads_high", _threads(rushed))
-    report.add_figure("rush_threads_low", _threads(calm))
-    report.add_figure("rush_changes", len(ear.changes))
-    report.add_figure("rush_backlog_at_end_rows", backlog or 0)
-    report.add_bar("rush_threads_given_back", _threads(rushed) - _threads(calm), 1)
-
-
-def _threads(plan: Plan) -> int:
-    working = sum(region.replicas * len(region.pipelines) for region in plan.regions)
-    return working + sum(source.replicas for source in plan.sources)
+    return flow
 
 
 def measure(quick: bool) -> Report:
@@ -255,8 +276,14 @@ def measure(quick: bool) -> Report:
     for name, build, bench, jumbo in cases:
         if only in name and not (quick and bench is SPARK):
             compared(report, name, build(), bench, jumbo, quick)
-    if only in "rush":
-        given_back(report, quick)
+    if only in "results_local":
+        same_results(report, "results_local", LOCAL, 2_000_000 if quick else 12_000_000)
+    if only in "results_spark" and not quick:
+        same_results(report, "results_spark", SPARK, 12_000_000)
+    if only in "rush_local":
+        given_back(report, "rush_local", LOCAL, rush(50_000, 600_000), quick)
+    if only in "rush_spark" and not quick:
+        given_back(report, "rush_spark", SPARK, rush(20_000, 350_000), quick)
     return report
 
 
