@@ -48,7 +48,7 @@ class Controller:
         policy: Who decides.
         runner: Whom to tell.
         limits: How far the policy may go.
-        model: What plans promise there; asked for when it is first needed.
+        model: What plans promise there; None where nobody knows.
         tell: Hears every decision.
     """
 
