@@ -3,8 +3,8 @@
 Word count and a chain with one dear operator, on threads and on Spark. First every plan within the
 bounds of this machine is tried, one after another in one run, since a plan is changed in
 milliseconds. Then a fresh run begins with one copy of everything and `auto` tunes it. At last the
-best of the tried plans and the one that `auto` came to are measured again, in turn. The load is also
-made to rise and fall, to see threads given back, and counts of tuned runs are compared.
+best of the tried plans and the one that `auto` came to are measured again, in turn. The load is
+also made to rise and fall, to see threads given back, and counts of tuned runs are compared.
 """
 
 from __future__ import annotations
