@@ -212,7 +212,7 @@ def systems(draw: st.DrawFn) -> Modelled:
     return Modelled(profile, draw(st.integers(1, 12)), offered, contention)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(systems())
 def test_it_stays_within_bounds_and_comes_to_rest(system: Modelled) -> None:
     limits = Limits.for_cores(system.cores, Topology.of(system.flow))
@@ -231,7 +231,7 @@ def test_it_stays_within_bounds_and_comes_to_rest(system: Modelled) -> None:
     assert len(tuned(system, 300, settled.plan).plans) <= ATTEMPTS * halves + 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(systems())
 def test_decisions_depend_on_what_is_seen_alone(system: Modelled) -> None:
     first = tuned(system, 150)
@@ -241,7 +241,7 @@ def test_decisions_depend_on_what_is_seen_alone(system: Modelled) -> None:
     assert [str(d) for d in first.journal] == [str(d) for d in second.journal]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(systems())
 def test_a_revert_restores_the_plan_exactly(system: Modelled) -> None:
     run = tuned(system, 300)
