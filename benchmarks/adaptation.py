@@ -42,9 +42,10 @@ CHAIN = chain(
     ],
     unit="us",
 )
-MOST_REPLICAS = 3
+MOST_REPLICAS = {"local": 3, "spark": 2}
+"""More tasks than slots only wait for each other."""
 MOST_READERS = 2
-SPARK_BATCHES = (65_536, 262_144, 1_048_576)
+SPARK_BATCHES = (262_144, 1_048_576)
 LONGEST_BATCH_S = 2.0
 """As long a batch as the policy allows itself: results would come later still."""
 FINALISTS = 3
@@ -122,7 +123,9 @@ def all_plans(flow: Flow, bench: Bench) -> list[Plan]:
             choices.append([_reading(region.name, n) for n in range(1, MOST_READERS + 1)])
             continue
         if region.replicable:
-            choices.append([_copies(region.name, n) for n in range(1, MOST_REPLICAS + 1)])
+            choices.append(
+                [_copies(region.name, n) for n in range(1, MOST_REPLICAS[bench.engine] + 1)]
+            )
         if len(region.steps) > 1:
             choices.append([_cut(region.name, cut) for cut in _cuttings(len(region.steps))])
     if bench.batches:
@@ -179,7 +182,7 @@ def tuned(flow: Flow, bench: Bench, start: Plan) -> tuple[Plan, Ear]:
 
 def compared(report: Report, name: str, flow: Flow, bench: Bench, jumbo: int, quick: bool) -> None:
     """All plans, then `auto`, then the best of both in turn."""
-    start = _batch(bench.batches[0] if bench.batches else jumbo)(Plan.sequential(flow))
+    start = _batch(65_536 if bench.batches else jumbo)(Plan.sequential(flow))
     plans = all_plans(flow, bench)
     plans = [plan if bench.batches else _batch(jumbo)(plan) for plan in plans]
     ear = Ear()
@@ -195,7 +198,7 @@ def compared(report: Report, name: str, flow: Flow, bench: Bench, jumbo: int, qu
     handle = ab.start(flow, engine=bench.engine, plan=start, policy="none", listener=ear.hear)
     finalists = list(dict.fromkeys([*best, found, start]))
     again: dict[Plan, list[float]] = {plan: [] for plan in finalists}
-    for _ in range(2 if quick else 7):
+    for _ in range(2 if quick else 5):
         for plan in finalists:
             again[plan].append(measured(handle, ear, plan, bench))
     handle.stop()
@@ -236,7 +239,7 @@ def same_results(report: Report, name: str, bench: Bench, rows: int) -> None:
     for policy in ("auto", "none"):
         counts = ab.collect()
         flow = counting(ab.generate(zipf_lines(200), LINE, rows=rows, seed=1), counts)
-        start = _batch(bench.batches[0] if bench.batches else 16_384)(Plan.sequential(flow))
+        start = _batch(65_536 if bench.batches else 16_384)(Plan.sequential(flow))
         result = ab.run(flow, engine=bench.engine, plan=start, policy=policy)
         if policy == "auto":
             report.add_figure(f"{name}_changes", len(result.reconfigurations))

@@ -24,7 +24,7 @@ from anabranch.plan.profile import NANOSECONDS, Overheads, Profile
 from anabranch.plan.regions import RegionKind, regions
 
 MOST_REPLICAS_PER_CORE = 2
-ENOUGH = 0.98
+ENOUGH = 0.99
 
 
 class FlowModel:

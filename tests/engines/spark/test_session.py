@@ -13,8 +13,13 @@ from anabranch.errors import EngineError
 
 CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
 
-START = """
-import json, os, tempfile, threading
+# What Spark's daemons say of pipes that break when it stops is not about the start.
+UP_TO_HERE = "all of that is about the start"
+
+START = (
+    f"UP_TO_HERE = {UP_TO_HERE!r}"
+    + """
+import json, os, sys, tempfile, threading
 from anabranch.engines.spark.session import session
 from anabranch.errors import EngineError
 
@@ -56,8 +61,10 @@ for name, arguments in {
     except EngineError as error:
         facts[name] = str(error)
 print(json.dumps(facts))
+print(UP_TO_HERE, file=sys.stderr, flush=True)
 spark.stop()
 """
+)
 
 SUBMITTED = """
 import json
@@ -93,7 +100,9 @@ def started(tmp_path_factory):
         [sys.executable, "-c", START], env=environment, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout) | {"said": ran.stderr}
+    said, seen, _ = ran.stderr.partition(UP_TO_HERE)
+    assert seen, ran.stderr
+    return json.loads(ran.stdout) | {"said": said}
 
 
 def test_a_session_starts_without_an_installed_java(started):

@@ -58,7 +58,7 @@ class Auto:
     most_used: float = 0.88
     aim: float = 0.78
     least_used: float = 0.68
-    gain: float = 0.05
+    gain: float = 0.03
     sparing: float = 0.15
     patience: int = 3
     longest_wait: int = 64

@@ -14,7 +14,7 @@ from anabranch.adapt.seen import Seen
 from anabranch.plan.balancing import rebalance_by_load, replica_loads
 from anabranch.plan.bucket_map import BucketMap
 
-TOLERANCE = 0.03
+TOLERANCE = 0.01
 """How much longer than it must the last replica may take."""
 SLOW = 1.5
 """A replica that takes this many times longer for a tuple than the others is a slow one."""
