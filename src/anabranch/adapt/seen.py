@@ -69,7 +69,7 @@ class Seen:
     @property
     def seconds(self) -> float:
         """How long the window is."""
-        return sum(each.times.total_s + each.times.commit_s for each in self.window)
+        return sum(_length_s(each) for each in self.window)
 
     def most_replicas(self, region: str) -> int:
         """The most replicas that a region may have: by its kind, its buckets and the limits."""
@@ -142,10 +142,13 @@ class Seen:
         """Tuples that all sources read per second, over the whole window."""
         return sum(each.rows_in for each in self.window) / max(self.seconds, 1e-9)
 
+    def rows_read(self, source: str) -> int:
+        """Tuples that one source read in the window."""
+        return sum(s.rows for seen in self.window for s in seen.sources if s.source == source)
+
     def source_rate(self, source: str) -> float:
         """Tuples that one source reads per second, over the whole window."""
-        rows = sum(s.rows for seen in self.window for s in seen.sources if s.source == source)
-        return rows / max(self.seconds, 1e-9)
+        return self.rows_read(source) / max(self.seconds, 1e-9)
 
     @property
     def backlog(self) -> int | None:

@@ -25,7 +25,9 @@ WAITING_PERIODS = 1.5
 DRAIN_S = 60.0
 """How fast a backlog shall be worked off."""
 LEAST_USED = 0.02
+"""A plan that seems to be used less than this tells nothing of its capacity."""
 FADING = 0.1
+"""Part of the mistrust in the model that each look without a limit takes away."""
 RECENT = 2
 """Periods that tell the load of now, should it have changed."""
 

@@ -8,7 +8,7 @@ whoever read it.
 from __future__ import annotations
 
 from anabranch.adapt.seen import Seen
-from anabranch.graph import Role, StateKind
+from anabranch.graph import Role
 from anabranch.plan.profile import OperatorProfile, Overheads, Profile, State, StreamProfile
 from anabranch.plan.regions import RegionKind
 
@@ -17,7 +17,7 @@ UNIT = "us"
 
 def measured_profile(seen: Seen) -> Profile | None:
     """What steps cost and pass on; None while too little has come through to tell."""
-    read = {s.name: _rows_of_source(seen, s.name) for s in seen.topology.sources}
+    read = {s.name: seen.rows_read(s.name) for s in seen.topology.sources}
     total = sum(read.values())
     if not total:
         return None
@@ -52,10 +52,6 @@ def _handover_us(seen: Seen) -> float:
     return spent * 1e6 / tuples if tuples else 0.0
 
 
-def _rows_of_source(seen: Seen, source: str) -> int:
-    return sum(s.rows for each in seen.window for s in each.sources if s.source == source)
-
-
 def _source_cost_us(seen: Seen, source: str, rows: int) -> float:
     """Reading is seen as a whole: what all sources took, by rows."""
     if not rows:
@@ -71,7 +67,7 @@ def _operator(seen: Seen, name: str) -> OperatorProfile:
     step = seen.topology.flow.graph.steps[name]
     metrics = seen.steps.get(name)
     sink = step.role is Role.SINK
-    state = State.STATEFUL if sink else _STATES[step.body.state]
+    state = State.STATEFUL if sink else State(step.body.state.value)
     key = () if sink or state is not State.PARTITIONED else tuple(step.body.key)
     cost = (metrics.cost_us or 0.0) if metrics else 0.0
     passed = 0.0 if sink or metrics is None else (metrics.selectivity or 0.0)
@@ -98,17 +94,9 @@ def _selectivity(seen: Seen, producer: str, consumer: str) -> float:
 
 def _rows_into(seen: Seen, step: str) -> int:
     known = seen.steps.get(step)
-    return _rows_of_source(seen, step) if known is None else known.rows_in
+    return seen.rows_read(step) if known is None else known.rows_in
 
 
 def _rows_out_of(seen: Seen, step: str) -> int:
     known = seen.steps.get(step)
-    return _rows_of_source(seen, step) if known is None else known.rows_out
-
-
-_STATES = {
-    StateKind.STATELESS: State.STATELESS,
-    StateKind.PARTITIONED: State.PARTITIONED,
-    StateKind.STATEFUL: State.STATEFUL,
-    StateKind.SHARED: State.SHARED,
-}
+    return seen.rows_read(step) if known is None else known.rows_out

@@ -29,7 +29,7 @@ def taken_in(seen: Seen, region: str) -> int:
     """Tuples that came into a region in the window; into a source, those that it read."""
     found = seen.topology.region(region)
     if found.kind is RegionKind.SOURCE:
-        return sum(s.rows for each in seen.window for s in each.sources if s.source == region)
+        return seen.rows_read(region)
     step = seen.steps.get(found.steps[0])
     return step.rows_in if step else 0
 
