@@ -258,9 +258,11 @@ class TestToldByWorkers:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
         told = (ended.stdout + ended.stderr).splitlines()
         assert ended.returncode == 1
-        assert "OperatorError: step 'share': expected a result for every tuple" in told[-1]
-        assert [line for line in told if "in breaks_at_forty" in line]
-        assert len(told) < 40, told
+        # Spark's daemon may still complain of a pipe that the ending driver has closed.
+        expected = "OperatorError: step 'share': expected a result for every tuple"
+        [last] = [number for number, line in enumerate(told) if expected in line]
+        assert [line for line in told[:last] if "in breaks_at_forty" in line]
+        assert last < 40, told
 
     def test_an_error_that_is_not_ours_is_told_in_short_after_spark_has_tried_again(
         self, spark: SparkSession, tmp_path: Path
