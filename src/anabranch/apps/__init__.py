@@ -1,30 +1,90 @@
-"""Applications, one per file: `build(...) -> Flow`, each to be read as an example.
+"""Applications, one per file, each to be read as an example.
 
-`build` needs no argument. If it takes `input` (files to read) or `rows` (how much to generate, None
-for an endless stream), the command line offers them; a function `summary(table) -> str` says what
-was found, from all that the application's first sink got.
+A module owes `build(...) -> Flow`, whose arguments are its configuration, all by keyword and all
+with defaults. Where it takes `input` (the user's own files), `rows` (how much to generate, None for
+an endless stream) and `seed`, the command line offers them; `summary(found) -> str` says what was
+found, from what each sink got. The sink of the main result is called `out`.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
 from types import ModuleType
+from typing import Any
 
-from anabranch.apps import band_join, hashtag_sequences, word_count
+import pyarrow as pa
+
 from anabranch.errors import UnknownNameError
+from anabranch.flow import Flow
 
-APPS: dict[str, ModuleType] = {
-    "word-count": word_count,
-    "band-join": band_join,
-    "hashtag-sequences": hashtag_sequences,
+
+@dataclass(frozen=True)
+class App:
+    """An application by name; its module is imported when it is first needed.
+
+    Attributes:
+        name: What users call it.
+        place: The module, below this package.
+        given: Arguments of `build` that make this variant of what the module holds.
+    """
+
+    name: str
+    place: str
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def module(self) -> ModuleType:
+        """The module that holds it."""
+        return import_module(f"{__name__}.{self.place}")
+
+    @property
+    def about(self) -> str:
+        """What it does, in a line."""
+        variant = ", ".join(str(value) for value in self.given.values())
+        about = (self.module.__doc__ or "").splitlines()[0]
+        return f"{about} [{variant}]" if variant else about
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """What `build` can be given."""
+        known = inspect.signature(self.module.build).parameters
+        return {name: each for name, each in known.items() if name not in self.given}
+
+    def build(self, **config: Any) -> Flow:
+        """The flow."""
+        flow: Flow = self.module.build(**{**config, **self.given})
+        return flow
+
+    def summary(self, found: Mapping[str, pa.Table]) -> str:
+        """What was found, from what each sink got."""
+        said: str = self.module.summary(found)
+        return said
+
+
+def _named(name: str, **given: Any) -> App:
+    module = name if not given else name.partition("-")[0]
+    return App(name, module.replace("-", "_"), given)
+
+
+APPS: dict[str, App] = {
+    app.name: app
+    for app in (
+        _named("word-count"),
+        _named("band-join"),
+        _named("hashtag-sequences"),
+    )
 }
 
 
-def app(name: str) -> ModuleType:
+def app(name: str) -> App:
     """The application of a name.
 
     Example:
-        >>> app("word-count").__name__
-        'anabranch.apps.word_count'
+        >>> app("word-count").build(text="to be")
+        Flow 'word-count': lines → split → count.combine → count → out
     """
     if name not in APPS:
         raise UnknownNameError(

@@ -7,13 +7,14 @@ one comparison in about 250,000 finds a pair. No key could route such tuples: th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from anabranch.apps.inputs import Input, paths_of, read_rows
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.scale_join import DEFAULT_BUCKETS
@@ -23,10 +24,11 @@ NEAR = 10
 LARGEST = 10_000
 _MICROSECONDS = 1_000_000
 
-R = pa.schema([("ts", pa.timestamp("us")), ("x", pa.int32()), ("y", pa.float32())])
+TIME = pa.field("ts", pa.timestamp("us"), nullable=False)
+R = pa.schema([TIME, ("x", pa.int32()), ("y", pa.float32())])
 S = pa.schema(
     [
-        ("ts", pa.timestamp("us")),
+        TIME,
         ("a", pa.int32()),
         ("b", pa.float32()),
         ("c", pa.float64()),
@@ -37,21 +39,25 @@ S = pa.schema(
 
 def build(
     *,
-    sink: Any = None,
+    input: Input | None = None,
     rows: int | None = 50_000,
     rate_per_s: float = 1_000.0,
     window: timedelta = timedelta(minutes=5),
+    lateness: timedelta = timedelta(),
+    largest: int = LARGEST,
     paced: bool = False,
     buckets: int = DEFAULT_BUCKETS,
     seed: int = 0,
 ) -> Flow:
-    """Join two generated streams.
+    """Join two streams, of files or generated.
 
     Args:
-        sink: Where the pairs go; in memory when left out.
-        rows: How many tuples each stream has; None for endless streams.
+        input: Files of R and of S, by those names: {"r": "r.csv", "s": "s.csv"}.
+        rows: How many tuples each generated stream has; None for endless streams.
         rate_per_s: How many tuples of each stream fall into a second of event time.
         window: How far apart in time a pair may be.
+        lateness: How far out of order a tuple may come.
+        largest: The numbers are drawn from 1 to this.
         paced: Whether tuples become due at that rate, too, instead of all at once.
         buckets: Into how many parts stored tuples are dealt, which bounds the replicas.
         seed: Decides the numbers.
@@ -60,33 +66,41 @@ def build(
         >>> build()
         Flow 'band-join': r → r.time → s → s.time → join → out
     """
-    due = rate_per_s if paced else None
     flow = Flow("band-join")
-    left = generate(r_rows(_times(rate_per_s)), R, rows=rows, rate_per_s=due, seed=2 * seed)
-    right = generate(s_rows(_times(rate_per_s)), S, rows=rows, rate_per_s=due, seed=2 * seed + 1)
+    if input is not None:
+        left, right = (
+            read_rows(flow, name, paths_of(input, name, ["r", "s"]), columns)
+            for name, columns in (("r", R), ("s", S))
+        )
+    else:
+        due, times = rate_per_s if paced else None, _times(rate_per_s)
+        of_r = generate(r_rows(times, largest), R, rows=rows, rate_per_s=due, seed=2 * seed)
+        of_s = generate(s_rows(times, largest), S, rows=rows, rate_per_s=due, seed=2 * seed + 1)
+        left, right = flow.source("r", of_r), flow.source("s", of_s)
     (
-        flow.source("r", left, time="ts")
+        left.timed("r.time", "ts", lateness=lateness)
         .join_where(
             "join",
-            flow.source("s", right, time="ts"),
+            right.timed("s.time", "ts", lateness=lateness),
             within=window,
             where=(band("x", "a", NEAR), band("y", "b", NEAR)),
             buckets=buckets,
         )
-        .sink("out", sink if sink is not None else collect())
+        .sink("out", collect())
     )
     return flow
 
 
-def summary(table: pa.Table) -> str:
+def summary(found: Mapping[str, pa.Table]) -> str:
     """How many pairs there are, and the first of them.
 
     Example:
         >>> pairs = pa.table({"x": [7], "y": [1.5], "a": [9], "b": [2.0]})
-        >>> print(summary(pairs))
+        >>> print(summary({"out": pairs}))
         1 pairs:
           x 7 beside a 9, y 1.5 beside b 2.0
     """
+    table = found["out"]
     shown = table.select(["x", "a", "y", "b"]).slice(0, 5).to_pylist()
     lines = [
         f"  x {row['x']} beside a {row['a']}, y {row['y']:.1f} beside b {row['b']:.1f}"
@@ -103,28 +117,28 @@ def _times(rate_per_s: float) -> Times:
     return lambda index: (index * (_MICROSECONDS / rate_per_s)).astype("datetime64[us]")
 
 
-def r_rows(times: Times) -> Any:
+def r_rows(times: Times, largest: int = LARGEST) -> Any:
     """What makes the rows of R, for `generate`."""
 
     def make(rng: np.random.Generator, index: np.ndarray[Any, Any]) -> dict[str, Any]:
         return {
             "ts": times(index),
-            "x": rng.integers(1, LARGEST, len(index), dtype=np.int32, endpoint=True),
-            "y": rng.uniform(1, LARGEST, len(index)).astype(np.float32),
+            "x": rng.integers(1, largest, len(index), dtype=np.int32, endpoint=True),
+            "y": rng.uniform(1, largest, len(index)).astype(np.float32),
         }
 
     return make
 
 
-def s_rows(times: Times) -> Any:
+def s_rows(times: Times, largest: int = LARGEST) -> Any:
     """What makes the rows of S, for `generate`."""
 
     def make(rng: np.random.Generator, index: np.ndarray[Any, Any]) -> dict[str, Any]:
         return {
             "ts": times(index),
-            "a": rng.integers(1, LARGEST, len(index), dtype=np.int32, endpoint=True),
-            "b": rng.uniform(1, LARGEST, len(index)).astype(np.float32),
-            "c": rng.uniform(1, LARGEST, len(index)),
+            "a": rng.integers(1, largest, len(index), dtype=np.int32, endpoint=True),
+            "b": rng.uniform(1, largest, len(index)).astype(np.float32),
+            "c": rng.uniform(1, largest, len(index)),
             "d": rng.random(len(index)) < 0.5,
         }
 

@@ -8,7 +8,7 @@ it, and is shown the tweets that carry one of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,6 @@ def build(
     *,
     tweets: Sequence[tuple[str, Sequence[str]]] | None = None,
     sequence: Sequence[str] = SEQUENCE,
-    sink: Any = None,
     rows: int | None = 20_000,
     distinct: int = 200,
     buckets: int = 16,
@@ -80,7 +79,6 @@ def build(
     Args:
         tweets: (text, hashtags) of each; hashtags without the sign.
         sequence: The words to look for, in order.
-        sink: Where the counts go; in memory when left out.
         rows: How many tweets to generate when none are given; None for an endless stream.
         distinct: How many hashtags are generated; the one of rank r in proportion to 1/r.
         buckets: Into how many parts the hashtags are dealt, which bounds the replicas.
@@ -99,22 +97,22 @@ def build(
     (
         flow.source("tweets", source)
         .apply("search", sequences(tuple(sequence), buckets))
-        .sink("out", sink if sink is not None else collect())
+        .sink("out", collect())
     )
     return flow
 
 
-def summary(table: pa.Table) -> str:
+def summary(found: Mapping[str, pa.Table]) -> str:
     """The hashtags with most sequences.
 
     Example:
-        >>> print(summary(pa.table({"hashtag": ["b", "a", "b"], "n": [1, 1, 2]})))
+        >>> print(summary({"out": pa.table({"hashtag": ["b", "a", "b"], "n": [1, 1, 2]})}))
         sequences of 2 hashtags:
           #b  2
           #a  1
     """
     # Counts only grow, so the greatest one told of a hashtag is its last.
-    counts = table.group_by("hashtag").aggregate([("n", "max")])
+    counts = found["out"].group_by("hashtag").aggregate([("n", "max")])
     top = counts.sort_by([("n_max", "descending"), ("hashtag", "ascending")]).slice(0, TOP)
     shown = [(str(row["hashtag"]), f"{row['n_max']:,}") for row in top.to_pylist()]
     width = max((len(tag) for tag, _ in shown), default=0)

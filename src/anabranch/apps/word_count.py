@@ -5,6 +5,7 @@ The classic first example, and the yardstick of BriskStream and of the stepwise 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,6 @@ def build(
     *,
     text: str | None = None,
     input: Paths | None = None,
-    sink: Any = None,
     rows: int | None = 200_000,
     distinct: int = 10_000,
     seed: int = 0,
@@ -47,7 +47,6 @@ def build(
     Args:
         text: Lines to count.
         input: Text files: a path, a directory, a pattern, or several of those.
-        sink: Where the counts go; in memory when left out.
         rows: How many lines to generate when neither is given; None for an endless stream.
         distinct: How many different words are generated; their frequencies follow Zipf's law.
         seed: Decides the generated words.
@@ -67,22 +66,22 @@ def build(
         flow.source("lines", source)
         .apply("split", split)
         .aggregate("count", key="word", n=count(), emit="changes")
-        .sink("out", sink if sink is not None else collect())
+        .sink("out", collect())
     )
     return flow
 
 
-def summary(table: pa.Table) -> str:
+def summary(found: Mapping[str, pa.Table]) -> str:
     """The words that came most often, from all that the sink got.
 
     Example:
-        >>> print(summary(pa.table({"word": ["to", "be", "to"], "n": [1, 2, 3]})))
+        >>> print(summary({"out": pa.table({"word": ["to", "be", "to"], "n": [1, 2, 3]})}))
         top words of 2:
           to  3
           be  2
     """
     # Counts only grow, so the greatest one told of a word is its last.
-    counts = table.group_by("word").aggregate([("n", "max")])
+    counts = found["out"].group_by("word").aggregate([("n", "max")])
     top = counts.sort_by([("n_max", "descending"), ("word", "ascending")]).slice(0, TOP)
     shown = [(str(row["word"]), f"{row['n_max']:,}") for row in top.to_pylist()]
     width = max((len(word) for word, _ in shown), default=0)

@@ -139,8 +139,9 @@ class Parse(Map):
         on_error: OnError | str,
     ) -> None:
         """Describe; nothing runs."""
-        super().__init__(self._unused, out, keeps, on_error)
+        super().__init__(self._unused, nullable(out), keeps, on_error)
         self.column, self.grammar = column, grammar
+        self.required = tuple(field.name for field in out if not field.nullable)
         self.__name__, self.__doc__ = f"parse_{type(grammar).__name__.lower()}", grammar.__doc__
         if not out.names:
             raise BuildError(
@@ -226,20 +227,41 @@ class ParseKernel(BatchKernel):
             if start <= suspect < stop:  # what stands before it by itself, then it by itself
                 stop = suspect if start < suspect else start + 1
             try:
-                parts.append(_read(grammar, texts.slice(start, stop - start)))
+                found = _read(grammar, texts.slice(start, stop - start))
             except pa.ArrowInvalid as error:
                 if stop - start == 1:
                     bad.append((int(rows[start]), str(error)))
                     start = stop
-                elif (found := _row_of(error, stop - start)) is not None:
-                    suspect, size = start + found, max(_FEWEST, 2 * found)
+                elif (named := _row_of(error, stop - start)) is not None:
+                    suspect, size = start + named, max(_FEWEST, 2 * named)
                 else:
                     size = (stop - start) // 2
                 continue
-            good.append(rows[start:stop])
+            own = rows[start:stop]
+            empty = self._without_a_value(found)
+            bad += [(int(own[row]), f"no value for {name!r}") for row, name in empty.items()]
+            if empty:
+                filled = np.setdiff1d(np.arange(len(own)), list(empty))
+                found, own = found.take(pa.array(filled)), own[filled]
+            parts.append(found)
+            good.append(own)
             start, size = stop, 2 * size
         kept = np.concatenate(good) if good else np.zeros(0, np.int64)
-        return parts, kept, sorted(bad)
+        return parts if len(kept) else [], kept, sorted(bad)
+
+    def _without_a_value(self, parsed: pa.Table) -> dict[int, str]:
+        """Rows that lack what they may not, each with the first column that it lacks."""
+        lacking: dict[int, str] = {}
+        for name in reversed(self._parse.required):
+            if parsed[name].null_count:
+                missing = pc.is_null(parsed[name]).to_numpy(zero_copy_only=False)
+                lacking |= dict.fromkeys(np.flatnonzero(missing).tolist(), name)
+        return lacking
+
+
+def nullable(columns: pa.Schema) -> pa.Schema:
+    """The columns as Arrow's readers make them; what may not be null is looked at afterwards."""
+    return pa.schema([field.with_nullable(True) for field in columns])
 
 
 def _read(grammar: Grammar, texts: pa.Array) -> pa.Table:
@@ -282,7 +304,8 @@ def parse_json(
 
     Args:
         column: The column of texts.
-        out: Fields to take, with their types; a field that a text does not have is null.
+        out: Fields to take, with their types; a field that a text does not have is null, and if a
+            field is not nullable such a text is bad.
         on_error: What happens to a text that is no object, or has a field of another type: `fail`,
             `skip`, or `side` (it leaves by the port `errors`).
         keeps: Columns to carry along, "*" for all.
@@ -292,7 +315,7 @@ def parse_json(
         ['user', 'n']
     """
     made = schema(out, "parse_json")
-    return Parse(column, Json(made), made, keeps, on_error)
+    return Parse(column, Json(nullable(made)), made, keeps, on_error)
 
 
 def parse_csv(
@@ -307,7 +330,7 @@ def parse_csv(
     Args:
         column: The column of texts.
         out: All columns of a record, in their order. An empty field is null, or the empty string
-            where the column is a string.
+            where the column is a string; a record without a value that is not nullable is bad.
         separator: The one character between fields.
         on_error: What happens to a text with another number of fields, or with a field of another
             type: `fail`, `skip`, or `side` (it leaves by the port `errors`).
@@ -327,4 +350,4 @@ def parse_csv(
     if ord(separator) > 127:
         raise BuildError("parse_csv", "a separator in ASCII", repr(separator), "choose another")
     made = schema(out, "parse_csv")
-    return Parse(column, Csv(made, separator), made, keeps, on_error)
+    return Parse(column, Csv(nullable(made), separator), made, keeps, on_error)
