@@ -31,9 +31,9 @@ def add_band_join(report: Report, quick: bool) -> None:
 
 def run_band_join(rows: int) -> float:
     """Two replicas; all that the process does counts, reading and merging included."""
-    flow = band_join.build(
-        rows=rows, rate_per_s=RATE_PER_S, window=timedelta(seconds=WINDOW_S), sink=Drop()
-    )
+    window = timedelta(seconds=WINDOW_S)
+    flow = band_join.build(rows=rows, rate_per_s=RATE_PER_S, window=window)
+    flow = flow.writing({"out": Drop()})
     plan = Plan.sequential(flow).with_replicas("join", 2)
     for source in ("r", "s"):
         plan = plan.with_source(source, batch_rows=BATCH_ROWS)

@@ -25,7 +25,7 @@ def main(seconds: float, policy: str) -> None:
     from anabranch.view.progress import Progress
 
     counts = ab.collect()
-    flow = word_count.build(rows=None, sink=counts)
+    flow = word_count.build(rows=None).writing({"out": counts})
 
     progress = Progress("word-count")
     with progress.live(Console(stderr=True)):
@@ -36,7 +36,7 @@ def main(seconds: float, policy: str) -> None:
             print("stopping after the batch that is under way", flush=True)
         handle.stop()
 
-    print(word_count.summary(counts.table()), in_words(handle.result()), sep="\n\n")
+    print(word_count.summary({"out": counts.table()}), in_words(handle.result()), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -162,7 +162,7 @@ def _whole(profile):  # type: ignore[no-untyped-def]
 
 def test_auto_finds_a_wider_plan_for_a_run_on_threads() -> None:
     """A small one; the benchmark `adaptation` shows what it is worth."""
-    flow = word_count.build(rows=None, sink=ab.call(lambda batch, number: None))
+    flow = word_count.build(rows=None).writing({"out": ab.call(lambda batch, number: None)})
     quick = Auto(pace=Pace(settle=0, periods=1, most=1))
     start = Plan.sequential(flow).with_source("lines", batch_rows=16_384)
     handle = ab.start(flow, engine="local", plan=start, policy=quick)

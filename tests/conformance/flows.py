@@ -1,13 +1,11 @@
 """What the suite runs: every application, every example, and flows with what those do not have.
 
-An application that is added joins by itself. Its data are small: as many rows as its first sink
-needs to show something, so that no comparison is one of nothing with nothing.
+An application that is added joins by itself, on the small data that its reference names.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,11 +19,10 @@ import pyarrow as pa
 import anabranch as ab
 from anabranch.apps import APPS
 from anabranch.flow import Flow
-from anabranch.graph import Role
-from anabranch.testing.interleaved import run_interleaved
 from anabranch.testing.recording import Recording
 from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
+from tests.apps.cases import cases
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SEED = 11
@@ -49,25 +46,12 @@ class Subject:
 
 def built(name: str, rows: int | None) -> Flow:
     """An application with so many rows of each source, None for no end, where it knows that."""
-    build = APPS[name].build
-    known = inspect.signature(build).parameters
-    given = {"rows": rows, "seed": SEED}
-    flow: Flow = build(**{key: value for key, value in given.items() if key in known})
-    return flow
+    return APPS[name].build(**{**cases()[name].small, "rows": rows, "seed": SEED})
 
 
 def of_app(name: str) -> Flow:
-    """An application on as few rows as show something."""
-    rows = FEWEST_ROWS
-    while True:
-        flow = built(name, rows)
-        if "rows" not in inspect.signature(APPS[name].build).parameters:
-            flow = Recording.of(flow, rows).feed(flow)
-        first = flow.names(Role.SINK)[0]
-        if run_interleaved(flow, max_batch=rows).outputs[first].num_rows >= RESULTS:
-            return flow
-        assert rows < MOST_ROWS, f"{name} shows nothing on {rows} rows"
-        rows *= 2
+    """An application on little data of its own."""
+    return cases()[name].flow("small")
 
 
 # --- examples ---------------------------------------------------------------------------------
@@ -178,11 +162,18 @@ def clicks(rows: int = 120) -> Flow:
 
 OWN: dict[str, Callable[[], Flow]] = {"readings": readings, "clicks": clicks}
 
+QUICK = {"word-count", "band-join", "hashtag-sequences", "log-watch", "spike-detection"}
+"""Applications that stand for the others where it takes long: every kind of state is among them."""
+
 NAMES = [
     *(f"app {name}" for name in APPS),
     *(f"example {name}" for name in EXAMPLE_ARGUMENTS),
     *OWN,
 ]
+
+
+SAMPLE = [name for name in NAMES if name.removeprefix("app ") not in set(APPS) - QUICK]
+"""Those that run on every engine each time; the others when all are asked for."""
 
 
 @cache

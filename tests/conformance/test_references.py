@@ -11,7 +11,6 @@ from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import Rows, cases, disagreement, rows_of
-from tests.conformance.flows import Subject
 from tests.conformance.ways import ALL, PLANS, SLOW, marked, plans_of, run_by
 
 SAMPLE = {SLOW: ["word-count"]}
@@ -65,7 +64,7 @@ def on_engines() -> list[object]:
 def test_an_engine_gives_what_the_definition_says(engine, name, size, kind, request):
     flow, expected = defined(name, size)
     most = max(map(len, rows_of(flow).values()))
-    plans = plans_of(kind, Subject(flow, run_sequential(flow), most), engine, 0)
+    plans = plans_of(kind, flow, most, engine, 0)
     got, changes = run_by(engine, flow, plans, 0, request)
     assert disagreement(cases()[name], flow, expected, got.outputs) is None
     assert (changes > 0) == (len(plans) > 1), "the plan did not change on the way"

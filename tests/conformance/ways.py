@@ -17,7 +17,6 @@ from anabranch.testing.interleaved import run_interleaved
 from anabranch.testing.on_engine import run_watched, small_batches
 from anabranch.testing.random_plans import random_plan
 from anabranch.testing.result import RunResult
-from tests.conformance.flows import Subject
 
 ALL = "ANABRANCH_CONFORMANCE" in os.environ
 """Whether to run everything (`make conformance`), not a sample of what is slow."""
@@ -74,11 +73,11 @@ PLANS = {
 }
 
 
-def plans_of(kind: str, seen: Subject, engine: str, seed: int) -> list[Plan]:
-    """Plans of a kind, with batches that cut the input into some."""
+def plans_of(kind: str, flow: Flow, rows: int, engine: str, seed: int) -> list[Plan]:
+    """Plans of a kind, with batches that cut so many rows into some."""
     rng = Random(seed)
-    plans = PLANS[kind](seen.flow, seed)
-    return [small_batches(plan, seen.rows, rng, engine) for plan in plans]
+    plans = PLANS[kind](flow, seed)
+    return [small_batches(plan, rows, rng, engine) for plan in plans]
 
 
 # --- running ----------------------------------------------------------------------------------

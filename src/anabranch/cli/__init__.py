@@ -16,6 +16,7 @@ from anabranch.cli import (
     simulating,
     sizing,
     tuning,
+    writing,
 )
 from anabranch.cli.outcomes import INTERRUPTED, WRONG_INPUT
 from anabranch.errors import AnabranchError
@@ -33,14 +34,15 @@ cli = typer.Typer(
 def list_apps() -> None:
     """List the applications that come with the library."""
     width = max(map(len, APPS))
-    for name, module in sorted(APPS.items()):
-        typer.echo(f"{name:{width}}  {(module.__doc__ or '').splitlines()[0]}")
+    for name, app in sorted(APPS.items()):
+        typer.echo(f"{name:{width}}  {app.about}")
 
 
 for group in (
     running,
     tuning,
     replaying,
+    writing,
     checking,
     measuring,
     planning,

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from anabranch.cli.finding import AppName, AsJson, find_flow
+from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow
 from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.testing.check import check as check_flow
 
@@ -30,10 +30,12 @@ def run_check(
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Rows of each source to run on.")] = 200,
     seed: Annotated[int, typer.Option(help="Decides every choice.")] = 0,
+    input: Inputs = None,
+    settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare the sequential run with random plans, interleavings, batchings and plan changes."""
-    flow = find_flow(name)
+    flow = find_flow(name, input or (), settings=settings or ())
     quiet = as_json or not sys.stderr.isatty()
     with nullcontext() if quiet else Console(stderr=True).status(f"checking {flow.name}"):
         report = check_flow(flow, engine=engine, cases=cases, rows=rows, seed=seed)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,42 +20,109 @@ from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
 
 AppName = Annotated[str, typer.Argument(metavar="APP", help="An application, or module:flow.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="An argument of its `build`; may be repeated."
+    ),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Your own files: a path, folder or quoted pattern, after `SOURCE=` where there are "
+        "several sources; may be repeated."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object, nothing else.")]
 
 
-def find_flow(name: str, input: Sequence[str] = (), endless: bool = False) -> Flow:
+def find_flow(
+    name: str, input: Sequence[str] = (), endless: bool = False, settings: Sequence[str] = ()
+) -> Flow:
     """A built-in application, or `module:attribute` — a Flow or a function that builds one.
 
     Args:
         name: What the user typed.
         input: Files to read instead of the application's own data.
         endless: Whether generated data shall have no end, because something else ends the run.
+        settings: Arguments of the function that builds it, as NAME=VALUE.
     """
     if ":" in name:
-        return find_own(name, input)
-    build = app(name).build
-    given = with_input(name, build, input)
-    if endless and not input and "rows" in inspect.signature(build).parameters:
-        given["rows"] = None
-    flow: Flow = build(**given)
-    return flow
+        return find_own(name, input, settings)
+    chosen = app(name)
+    given = arguments(name, chosen.parameters, input, settings)
+    if endless and not input and "rows" in chosen.parameters:
+        given.setdefault("rows", None)
+    return chosen.build(**given)
 
 
-def with_input(name: str, build: Any, input: Sequence[str]) -> dict[str, Any]:
-    """The argument that makes an application read the user's files, if there are any."""
-    if not input:
-        return {}
-    if not callable(build) or "input" not in inspect.signature(build).parameters:
+def arguments(
+    name: str,
+    known: Mapping[str, inspect.Parameter],
+    input: Sequence[str],
+    settings: Sequence[str],
+) -> dict[str, Any]:
+    """What the function that builds an application is called with."""
+    given = {}
+    for setting in settings:
+        argument, equals, value = setting.partition("=")
+        if argument not in known or not equals:
+            raise UnknownNameError(
+                name,
+                f"--set NAME=VALUE with a name among {list(known)}",
+                setting,
+                "name one of those",
+            )
+        given[argument] = as_value(name, known[argument], value)
+    if input and "input" not in known:
         raise UnknownNameError(
             name,
             "a function with an argument `input`",
             f"--input {shlex.join(input)} for one without",
             "leave --input out to run on the application's own data",
         )
-    return {"input": input[0] if len(input) == 1 else list(input)}
+    if input:
+        given["input"] = files_of(input)
+    return given
 
 
-def find_own(name: str, input: Sequence[str] = ()) -> Flow:
+def as_value(name: str, parameter: inspect.Parameter, text: str) -> Any:
+    """A setting in the type of its default; a length of time is given in seconds."""
+    usual = parameter.default
+    if isinstance(usual, str) or usual in (None, inspect.Parameter.empty):
+        return text
+    if text == "none" and "None" in str(parameter.annotation):
+        return None
+    try:
+        value = json.loads(text)
+        if isinstance(usual, timedelta):
+            return timedelta(seconds=value)
+        if type(value) is int and type(usual) is float:
+            return float(value)
+        if type(value) is type(usual):
+            return value
+    except (ValueError, TypeError):
+        pass
+    raise UnknownNameError(
+        name,
+        f"{parameter.name} as {type(usual).__name__}, such as {usual!r}",
+        repr(text),
+        "give such a value",
+    )
+
+
+def files_of(input: Sequence[str]) -> Any:
+    """Files; by the name of a source where all have one (`trades=t.csv`)."""
+    named = [each.partition("=") for each in input]
+    if all(equals and source.isidentifier() for source, equals, _ in named):
+        by_source: dict[str, list[str]] = {}
+        for source, _, path in named:
+            by_source.setdefault(source, []).append(path)
+        return by_source
+    return input[0] if len(input) == 1 else list(input)
+
+
+def find_own(name: str, input: Sequence[str] = (), settings: Sequence[str] = ()) -> Flow:
     """What `module:attribute` names: a Flow, or what a function of that name builds."""
     module_name, _, attribute = name.partition(":")
     if not module_name:
@@ -72,7 +141,8 @@ def find_own(name: str, input: Sequence[str] = ()) -> Flow:
             "run from the folder that holds it, or install it",
         ) from error
     found = getattr(module, attribute, None)
-    given = {} if found is None else with_input(name, found, input)
+    known = inspect.signature(found).parameters if callable(found) else {}
+    given = {} if found is None else arguments(name, known, input, settings)
     if callable(found):
         try:
             inspect.signature(found).bind(**given)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anabranch.cli.finding import find_flow
+from anabranch.cli.finding import Inputs, Settings, find_flow
 from anabranch.engines.measuring.calibration import REPEATS, Calibrated, this_machine
 from anabranch.engines.measuring.calibration_spark import fit, overheads
 from anabranch.engines.measuring.profiling import ROWS, Measured, measure_flow
@@ -51,15 +51,13 @@ def profile_app(
     ] = None,
     engine: Engine = "local",
     batch_rows: BatchRows = None,
-    input: Annotated[
-        list[str] | None,
-        typer.Option(help="Your own files: a path, folder or quoted pattern; may be repeated."),
-    ] = None,
+    input: Inputs = None,
+    settings: Settings = None,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
     """Run each step of an application by itself: what it costs, passes on and remembers."""
-    flow = find_flow(name, input or ())
+    flow = find_flow(name, input or (), settings=settings or ())
     usual = _of_engine(engine)
     size = batch_rows or usual
     plan = Plan.sequential(flow)

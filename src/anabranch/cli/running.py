@@ -15,8 +15,8 @@ import typer
 from rich.console import Console
 
 from anabranch.adapt.registry import POLICIES
-from anabranch.apps import APPS, app
-from anabranch.cli.finding import AppName, AsJson, find_flow, read_plan
+from anabranch.apps import APPS
+from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow, read_plan
 from anabranch.cli.outcomes import INTERRUPTED, WRONG_RESULT
 from anabranch.cli.planning import find_machine
 from anabranch.engines.handle import Run
@@ -61,10 +61,8 @@ def run_app(
     seconds: Annotated[
         float | None, typer.Option(min=0, help="Stop after so long, not counting the start.")
     ] = None,
-    input: Annotated[
-        list[str] | None,
-        typer.Option(help="Your own files: a path, folder or quoted pattern; may be repeated."),
-    ] = None,
+    input: Inputs = None,
+    settings: Settings = None,
     out: Annotated[
         Path | None,
         typer.Option(help="A folder for the results, as Parquet; one in it for each of several."),
@@ -90,7 +88,8 @@ def run_app(
     """Run an application, show how it goes, and say what came of it."""
     if rows is not None and seconds is not None:
         raise typer.BadParameter("give --rows or --seconds, not both")
-    flow = find_flow(name, input or (), endless=rows is not None or seconds is not None)
+    endless = rows is not None or seconds is not None
+    flow = find_flow(name, input or (), endless, settings or ())
     plan = read_plan(plan_file) if plan_file is not None else None
     if out is not None:
         flow = flow.writing({sink: parquet(place) for sink, place in places(flow, out).items()})
@@ -114,9 +113,8 @@ def run_app(
         with progress.live(Console(stderr=True)):
             handle = begin(master=master, listener=progress.hear)
             finished = wait_for(handle, seconds)
-        found = written(flow, out)
-        if found is not None and hasattr(APPS.get(name), "summary"):
-            typer.echo(app(name).summary(found) + "\n")
+        if name in APPS:
+            typer.echo(APPS[name].summary(written(flow, out)) + "\n")
         typer.echo(in_words(handle.result()))
     if not finished:
         command = shlex.join(["anabranch", *sys.argv[1:]])
@@ -146,10 +144,9 @@ def places(flow: Flow, folder: Path) -> dict[str, Path]:
     return {sink: folder / sink if len(sinks) > 1 else folder for sink in sinks}
 
 
-def written(flow: Flow, out: Path | None) -> pa.Table | None:
-    """What the first sink of a flow got, where that can be read."""
-    first = flow.names(Role.SINK)[0]
+def written(flow: Flow, out: Path | None) -> dict[str, pa.Table]:
+    """What each sink of a flow got."""
     if out is not None:
-        return read_back(places(flow, out)[first])
-    sink = flow.graph.steps[first].body.sink
-    return sink.table() if isinstance(sink, CollectSink) else None
+        return {sink: read_back(place) for sink, place in places(flow, out).items()}
+    sinks = {name: flow.graph.steps[name].body.sink for name in flow.names(Role.SINK)}
+    return {name: sink.table() for name, sink in sinks.items() if isinstance(sink, CollectSink)}

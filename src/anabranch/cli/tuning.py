@@ -16,7 +16,7 @@ from rich.console import Console
 
 from anabranch.adapt.registry import DEFAULT, NONE
 from anabranch.adapt.registry import policy as find_policy
-from anabranch.cli.finding import AppName, AsJson, find_flow, read_plan
+from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow, read_plan
 from anabranch.cli.outcomes import INTERRUPTED, WRONG_RESULT
 from anabranch.cli.planning import find_machine
 from anabranch.engines.handle import Run
@@ -61,10 +61,8 @@ def tune_app(
     plan_file: Annotated[
         Path | None, typer.Option("--plan", help="A plan to begin with, from `plan --json`.")
     ] = None,
-    input: Annotated[
-        list[str] | None,
-        typer.Option(help="Your own files: a path, folder or quoted pattern; may be repeated."),
-    ] = None,
+    input: Inputs = None,
+    settings: Settings = None,
     redis: Annotated[
         list[str] | None,
         typer.Option(
@@ -92,7 +90,7 @@ def tune_app(
     if policy == NONE:
         raise typer.BadParameter("a policy has to tune; `anabranch run` goes without")
     decider = find_policy(policy)
-    flow = find_flow(name, input or (), endless=True)
+    flow = find_flow(name, input or (), endless=True, settings=settings or ())
     if redis:
         flow = reading_streams(flow, redis, format)
     plan = read_plan(plan_file) if plan_file is not None else None

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from anabranch.engines.engine import Engine
-from anabranch.events import Decision, Event, Observation, Observed, Reconfiguration, RunEnded
+from anabranch.events import (
+    Decision,
+    Event,
+    Observation,
+    Observed,
+    Reconfiguration,
+    RunEnded,
+    StepMetrics,
+)
 from anabranch.plan.plan import Plan
 
 RECENT = 100
@@ -32,6 +40,8 @@ class Result:
         plan: The plan at the end.
         ended: Whether all sources had come to their end.
         decisions: What the policy did, and why: the journal.
+        skipped: By step, rows that were malformed or on which its code raised; none where zero.
+        late: By step, rows that came too late; none where zero.
     """
 
     flow: str
@@ -45,6 +55,8 @@ class Result:
     plan: Plan
     ended: bool
     decisions: tuple[Decision, ...] = ()
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rate_per_s(self) -> float:
@@ -62,12 +74,14 @@ class Run:
         self._recent: deque[Observation] = deque(maxlen=RECENT)
         self._journal: deque[Decision] = deque(maxlen=JOURNAL)
         self._end: RunEnded | None = None
+        self._steps: dict[str, StepMetrics] = {}
         self.tuner: Callable[[Event], None] = lambda event: None
 
     def hear(self, event: Event) -> None:
         """Take an event of the engine, and pass it on."""
         if isinstance(event, Observed):
             self._recent.append(event.observation)
+            self._steps |= {step.step: step for step in event.observation.steps}
         elif isinstance(event, RunEnded):
             self._end = event
         elif isinstance(event, Decision):
@@ -151,4 +165,6 @@ class Run:
             engine.plan,
             bool(ended and ended.ended),
             tuple(self._journal),
+            {name: step.skipped for name, step in self._steps.items() if step.skipped},
+            {name: step.late for name, step in self._steps.items() if step.late},
         )

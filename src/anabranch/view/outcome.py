@@ -21,11 +21,25 @@ def in_words(result: Result) -> str:
             f"{result.flow} on {result.engine}: {result.rate_per_s:,.0f} rows a second",
             f"  {read}; {end}",
             f"  latency {latency_line(result.latency_p50_ms, result.latency_p99_ms)}",
+            *(f"  {line}" for line in left_out(result)),
             repr(result.plan),
             *([f"plan changes: {len(changes)}", *changes] if changes else ["no plan changes"]),
             *(["journal:", *(f"  {each}" for each in journal)] if journal else []),
         ]
     )
+
+
+def left_out(result: Result) -> list[str]:
+    """What did not go the way of all rows, and where; nothing if all did."""
+    counted = (
+        (result.skipped, "malformed or not to be worked on"),
+        (result.late, "too far out of time"),
+    )
+    return [
+        f"{count:,} rows {why} at {step!r}"
+        for by_step, why in counted
+        for step, count in by_step.items()
+    ]
 
 
 def as_object(app: str, result: Result) -> dict[str, Any]:
@@ -42,6 +56,8 @@ def as_object(app: str, result: Result) -> dict[str, Any]:
             "p99": round(result.latency_p99_ms, 3),
         },
         "ended": result.ended,
+        "skipped": dict(result.skipped),
+        "late": dict(result.late),
         "reconfigurations": [
             {
                 "at_s": round(change.at_s, 3),

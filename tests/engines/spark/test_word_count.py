@@ -42,7 +42,7 @@ def counted(rows: list[dict[str, object]]) -> dict[object, object]:
 
 
 def flow_of(text: Path, out: Path) -> Flow:
-    return word_count.build(input=f"{text}/*.txt", sink=ab.parquet(out))
+    return word_count.build(input=f"{text}/*.txt").writing({"out": ab.parquet(out)})
 
 
 def plan_of(flow: Flow, replicas: int) -> Plan:

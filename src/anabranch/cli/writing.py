@@ -1,0 +1,46 @@
+"""The command `anabranch data`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anabranch.cli.finding import AppName, Settings, find_flow
+from anabranch.errors import UnknownNameError
+from anabranch.graph import Role
+from anabranch.io.saving import WRITERS, save
+
+
+def register(cli: typer.Typer) -> None:
+    """Add the command to a command line."""
+    cli.command("data")(write_data)
+
+
+def write_data(
+    name: AppName,
+    out: Annotated[
+        Path, typer.Option(help=f"A file; its ending says the format: {', '.join(WRITERS)}.")
+    ],
+    rows: Annotated[int, typer.Option(min=0, help="How many rows of the source.")] = 100_000,
+    source: Annotated[
+        str | None, typer.Option(help="Which source, where the application has several.")
+    ] = None,
+    settings: Settings = None,
+) -> None:
+    """Write the data that an application generates to a file, for `--input` or for others."""
+    flow = find_flow(name, endless=True, settings=settings or ())
+    sources = flow.names(Role.SOURCE)
+    if source is None and len(sources) == 1:
+        source = sources[0]
+    if source not in sources:
+        raise UnknownNameError(
+            name, f"--source with one of {list(sources)}", str(source), "name one of them"
+        )
+    if out.suffix not in WRITERS:
+        raise UnknownNameError(
+            str(out), f"a file that ends with one of {list(WRITERS)}", out.name, "name it so"
+        )
+    written = save(flow.graph.steps[source].body.source, out, rows)
+    typer.echo(f"{written:,} rows of {source!r} are in {out}")

@@ -1,0 +1,96 @@
+"""A source's rows as one file, in a format that users have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from anabranch.errors import SinkError
+from anabranch.io.source import Source
+from anabranch.operators.rows import python_rows
+
+AT_ONCE = 1 << 16
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def save(source: Source, path: Path, rows: int) -> int:
+    """Write at most `rows` rows of a source; how many there were.
+
+    Example:
+        >>> import tempfile
+        >>> from anabranch.io import memory
+        >>> file = Path(tempfile.mkdtemp(), "rows.csv")
+        >>> save(memory([{"x": 1}, {"x": 2}]), file, rows=10)
+        2
+        >>> print(file.read_text().splitlines())
+        ['"x"', '1', '2']
+    """
+    written = 0
+
+    def counted() -> Batches:
+        nonlocal written
+        for part in source.parts():
+            start = 0
+            while written < rows:
+                chunk = source.read(part, start, min(AT_ONCE, rows - written))
+                if chunk is None:
+                    break
+                start += chunk.batch.num_rows
+                written += chunk.batch.num_rows
+                yield chunk.batch
+
+    WRITERS[path.suffix](path, source.schema, counted())
+    return written
+
+
+def _parquet(path: Path, schema: pa.Schema, batches: Batches) -> None:
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _csv(path: Path, schema: pa.Schema, batches: Batches) -> None:
+    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+    if nested:
+        raise SinkError(
+            str(path),
+            "columns of single values",
+            f"{nested}, which hold several",
+            "write .jsonl or .parquet",
+        )
+    with pyarrow.csv.CSVWriter(path, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _jsonl(path: Path, schema: pa.Schema, batches: Batches) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for batch in batches:
+            for row in python_rows(pa.Table.from_batches([batch])):
+                file.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
+
+
+def _text(path: Path, schema: pa.Schema, batches: Batches) -> None:
+    if len(schema) != 1 or not pa.types.is_string(schema.field(0).type):
+        raise SinkError(
+            str(path), "one column of texts", f"{schema.names}", "write .csv, .jsonl or .parquet"
+        )
+    with path.open("w", encoding="utf-8") as file:
+        for batch in batches:
+            file.writelines(f"{line}\n" for line in batch.column(0).to_pylist())
+
+
+WRITERS: dict[str, Callable[[Path, pa.Schema, Batches], None]] = {
+    ".parquet": _parquet,
+    ".csv": _csv,
+    ".jsonl": _jsonl,
+    ".txt": _text,
+    ".log": _text,
+}
+"""How a file is written, by the ending of its name."""

@@ -1,0 +1,97 @@
+"""`anabranch run APP` and `anabranch data APP`: settings, files by source, what is said."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from anabranch.apps import APPS
+from anabranch.io import files
+
+
+@pytest.fixture
+def trades(command_line, tmp_path):
+    """Files with rows of both sources of the band join, some of them bad."""
+    for source in ("r", "s"):
+        made = command_line(
+            "data",
+            "band-join",
+            *("--source", source, "--rows", "400", "--set", "largest=60"),
+            *("--out", str(tmp_path / f"{source}.csv")),
+        )
+        assert made.out == f"400 rows of {source!r} are in {tmp_path / f'{source}.csv'}\n"
+    with (tmp_path / "r.csv").open("a") as file:
+        file.write("no time,1,2\n,1,2\n7\n")
+    return tmp_path
+
+
+def test_an_application_runs_on_files_by_source_and_says_which_rows_were_bad(command_line, trades):
+    ran = command_line(
+        "run", "band-join", "--engine", "local", "--policy", "none",
+        *("--input", f"r={trades}/r.csv", "--input", f"s={trades}/s.csv"),
+    )  # fmt: skip
+    same = command_line(
+        "run", "band-join", "--engine", "local", "--policy", "none",
+        *("--set", "rows=400", "--set", "largest=60"),
+    )  # fmt: skip
+    pairs = ran.out.splitlines()[:6]
+    assert pairs == same.out.splitlines()[:6]
+    assert len(pairs) == 6, "there are pairs"
+    assert "3 rows malformed or not to be worked on at 'r.parse'" in ran.out
+    assert "malformed" not in same.out
+
+
+def test_bad_rows_are_counted_for_programs_and_kept(command_line, trades):
+    ran = command_line(
+        "run", "band-join", "--engine", "local", "--json", "--out", str(trades / "out"),
+        *("--input", f"r={trades}/r.csv", "--input", f"s={trades}/s.csv"),
+    )  # fmt: skip
+    told = json.loads(ran.out)
+    assert (told["skipped"], told["late"]) == ({"r.parse": 3}, {})
+    kept = files(trades / "out" / "r.bad").read
+    bad = [kept(part, 0, 10) for part in files(trades / "out" / "r.bad").parts()]
+    lines = [row["line"] for chunk in bad for row in chunk.batch.to_pylist()]
+    assert lines == ["no time,1,2", ",1,2", "7"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--set", "rows=many"], "expected rows as int, such as 50000, got 'many'"),
+        (["--set", "rows=1.5"], "expected rows as int"),
+        (["--set", "paced=1"], "expected paced as bool, such as False"),
+        (["--set", "depth=3"], "expected --set NAME=VALUE with a name among ['input', 'rows'"),
+        (["--set", "rows"], "expected --set NAME=VALUE"),
+        (["--input", "r.csv"], "expected files for each of ['r', 's'], got files without a name"),
+        (["--input", "q=r.csv"], "give --input r=FILES --input s=FILES"),
+    ],
+)
+def test_what_is_not_understood_is_said(command_line, given, says):
+    ran = command_line("run", "band-join", "--engine", "local", *given)
+    assert ran.code != 0
+    assert says in ran.err
+
+
+def test_data_are_refused_with_what_can_be_done(command_line, tmp_path):
+    ran = command_line("data", "band-join", "--out", str(tmp_path / "r.csv"))
+    assert "expected --source with one of ['r', 's']" in ran.err
+    ran = command_line("data", "word-count", "--out", str(tmp_path / "lines.xml"))
+    assert "expected a file that ends with one of" in ran.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ending", ["txt", "csv", "jsonl", "parquet"])
+def test_data_can_be_read_back(command_line, tmp_path, ending):
+    path = tmp_path / f"lines.{ending}"
+    command_line("data", "word-count", "--out", str(path), "--rows", "70", "--set", "seed=3")
+    [part] = files(path).parts()
+    read = files(path).read(part, 0, 100).batch
+    generated = APPS["word-count"].build(seed=3).graph.steps["lines"].body.source
+    assert read == generated.read("generated", 0, 70).batch
+
+
+def test_every_application_is_listed_with_what_it_does(command_line):
+    lines = command_line("apps").out.splitlines()
+    assert [line.split()[0] for line in lines] == sorted(APPS)
+    assert all(len(line.split()) > 3 for line in lines)
