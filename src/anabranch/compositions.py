@@ -56,9 +56,21 @@ class Compositions:
             operator = make()
         return self.apply(name, operator, *others)
 
-    def timed(self, name: str, column: str, *, lateness: int | timedelta = 0) -> Self:
-        """Order the stream by event time from here on; late tuples leave by `.late`."""
-        return self._applied(name, lambda: Timed(column, lateness))
+    def timed(
+        self,
+        name: str,
+        column: str,
+        *,
+        lateness: int | timedelta = 0,
+        ahead: int | timedelta | None = None,
+    ) -> Self:
+        """Order the stream by event time from here on.
+
+        Tuples more than `lateness` behind the greatest time seen before them leave by `.late`. So
+        do tuples more than `ahead` beyond it, where that is given: a clock that is wrong by years
+        must not make all others late. No gap in the data may be as long.
+        """
+        return self._applied(name, lambda: Timed(column, lateness, ahead))
 
     def map(
         self,

@@ -126,18 +126,25 @@ class Flow:
         self.graph = Graph()
 
     def source(
-        self, name: str, source: Any, *, time: str | None = None, lateness: int | timedelta = 0
+        self,
+        name: str,
+        source: Any,
+        *,
+        time: str | None = None,
+        lateness: int | timedelta = 0,
+        ahead: int | timedelta | None = None,
     ) -> Stream:
         """Read from a source; `time` names the column that orders its tuples from here on.
 
-        Tuples more than `lateness` behind the greatest time seen before them leave by `.late`.
+        Tuples more than `lateness` behind the greatest time seen before them, or more than `ahead`
+        beyond it, leave by `.late`.
         """
         self.graph.add(name, Role.SOURCE, SourceBody(source, self.order))
         stream = Stream(self, Output(name))
         if time is None:
             return stream
         try:
-            return stream.timed(f"{name}.time", time, lateness=lateness)
+            return stream.timed(f"{name}.time", time, lateness=lateness, ahead=ahead)
         except BuildError:
             self.graph.discard(name)  # a refused step must not block its name
             raise

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.apps.inputs import Input, paths_of, read_rows
+from anabranch.apps.inputs import FAR, Input, paths_of, read_rows
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.scale_join import DEFAULT_BUCKETS
@@ -78,10 +78,10 @@ def build(
         of_s = generate(s_rows(times, largest), S, rows=rows, rate_per_s=due, seed=2 * seed + 1)
         left, right = flow.source("r", of_r), flow.source("s", of_s)
     (
-        left.timed("r.time", "ts", lateness=lateness)
+        left.timed("r.time", "ts", lateness=lateness, ahead=FAR)
         .join_where(
             "join",
-            right.timed("s.time", "ts", lateness=lateness),
+            right.timed("s.time", "ts", lateness=lateness, ahead=FAR),
             within=window,
             where=(band("x", "a", NEAR), band("y", "b", NEAR)),
             buckets=buckets,

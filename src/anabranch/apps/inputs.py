@@ -1,7 +1,7 @@
 """The user's own files as the input of an application, row by row: a bad row harms no other.
 
 Text, CSV and JSON lines are read as lines and parsed by a step of the flow, so what does not parse
-is counted and leaves to a sink of its own. Parquet files carry their types and are read as they are.
+is counted and leaves to a sink of its own. Parquet files carry their types and are read as such.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,9 @@ from anabranch.operators.parse import parse_csv, parse_json
 
 Input = Paths | Mapping[str, Paths]
 """Files, or files by source where an application has several."""
+
+FAR = timedelta(days=365)
+"""No data have such a gap: a time so far ahead of all others is wrong, and is set aside."""
 
 LINE = "line"
 JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")

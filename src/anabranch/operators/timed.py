@@ -3,7 +3,8 @@
 Lateness is judged tuple by tuple, against the greatest time its own source has shown before it, so
 batching cannot change the verdict. What is on time is held until no earlier tuple can come any more
 (STRETCH §2: it is *ready*), then leaves in the order (time, source, sequence). What is late leaves
-by its own port and is counted.
+by its own port and is counted; so does a time too far ahead to be believed, which would make all
+others late.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ class Timed(Operator):
     state = StateKind.STATEFUL
     out_ports = ("out", "late")
 
-    def __init__(self, column: str, lateness: int | timedelta = 0) -> None:
-        """Name the time column and how far behind the greatest time seen a tuple may be."""
-        self.column, self.lateness = column, lateness
+    def __init__(
+        self, column: str, lateness: int | timedelta = 0, ahead: int | timedelta | None = None
+    ) -> None:
+        """Name the time column, and how far from the greatest time seen a tuple may be."""
+        self.column, self.lateness, self.ahead = column, lateness, ahead
 
     def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """The same columns twice: in the order of time, and late in the order of arrival."""
@@ -47,6 +50,7 @@ class Timed(Operator):
         columns_of(step, (self.column,), given.schema)
         time = time_type(step, given.schema.field(self.column).type)
         duration(self.lateness, time, step)
+        duration(self.ahead, time, step)
         return (StreamType(given.schema, time), StreamType(given.schema, given.time))
 
     def keeps(self, given: pa.Schema) -> frozenset[str]:
@@ -69,6 +73,7 @@ class TimedKernel(Kernel):
         self._column = operator.column
         time = context.outputs[0].time
         self._lateness = duration(operator.lateness, time, context.step) or 0
+        self._ahead = duration(operator.ahead, time, context.step)
         self._store = ObjectStore()
         self.stores = (self._store,)
         self._seen_arrivals = 0
@@ -187,19 +192,44 @@ class TimedKernel(Kernel):
         passed = self._passed()
         bound = passed.get(source, FIRST)
         own = times[rows]
-        bounds = np.maximum.accumulate(np.r_[bound, own - self._lateness])
-        before, behind = bounds[:-1], bounds[1:]
+        before = np.full(len(own) + 1, bound, np.int64)
         for mark in marks:
             # A mark stands before the first tuple that is not before its root.
             place = int(np.count_nonzero(jumbo.positions.take(rows).before(mark.root)))
             before[place:] = np.maximum(before[place:], mark.passed)
-            if len(behind):
-                behind[place:] = np.maximum(behind[place:], mark.passed)
-            bound = max(bound, mark.passed)
             if mark.passed < LAST:
                 self._extend_to(mark.passed)
-        reached = max(bound, int(behind[-1]) if len(behind) else bound)
+        believed = self._believed(own, before)
+        shown = np.where(believed, own - self._lateness, FIRST)
+        before[1:] = np.maximum(before[1:], np.maximum.accumulate(shown))
+        reached = int(before[-1])
         if passed.get(source) != reached:
             passed[source] = reached
             self._store.touch(0, "passed")
-        return own >= before
+        return believed & (own >= before[:-1])
+
+    def _believed(self, own: Ints, told: Ints) -> Any:
+        """Which times are not too far beyond all that were believed before them.
+
+        Args:
+            own: The times of a source's tuples.
+            told: For each, and behind the last, what the source had passed before this batch or
+                says that it has passed.
+        """
+        if self._ahead is None:
+            return np.ones(len(own), dtype=bool)
+        most = LAST - self._lateness - self._ahead  # beyond it, nothing can be too far ahead
+        leap = self._lateness + self._ahead
+        before = np.maximum(
+            told[:-1], np.maximum.accumulate(np.r_[FIRST, own - self._lateness])[:-1]
+        )
+        if not (own > np.where(before > FIRST, np.minimum(before, most) + leap, LAST)).any():
+            return np.ones(len(own), dtype=bool)
+        # Whether a time is believed depends on those before it: one after the other, this once.
+        believed, passed = [], FIRST
+        for time, known in zip(own.tolist(), told.tolist(), strict=False):
+            passed = max(passed, known)
+            believed.append(passed == FIRST or time <= passed + leap)
+            if believed[-1]:
+                passed = max(passed, time - self._lateness)
+        return np.array(believed)
