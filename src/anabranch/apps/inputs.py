@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +20,7 @@ from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files
 from anabranch.io.files import Paths
 from anabranch.io.formats import COMPRESSED
-from anabranch.operators.parse import parse_csv, parse_json
+from anabranch.operators.parse import nullable, parse_csv, parse_json
 
 Input = Paths | Mapping[str, Paths]
 """Files, or files by source where an application has several."""
@@ -64,16 +64,22 @@ def read_rows(flow: Flow, name: str, paths: Paths, columns: pa.Schema) -> Stream
     """
     kind = suffix(files(paths, format="text").parts()[0])
     if kind == ".parquet":
-        return flow.source(name, files(paths, format="parquet", schema=columns))
-    lines = flow.source(name, files(paths, format="text"))
-    if kind in JSON_SUFFIXES:
+        typed = flow.source(name, files(paths, format="parquet", schema=nullable(columns)))
+        parsed = typed.map(f"{name}.parse", _complete(columns), keeps="*", on_error="side")
+    elif kind in JSON_SUFFIXES:
+        lines = flow.source(name, files(paths, format="text"))
         parsed = lines.apply(f"{name}.parse", parse_json(LINE, columns, on_error="side"))
     else:
+        lines = flow.source(name, files(paths, format="text"))
         parsed = _csv(lines, name, _first_line(paths), columns)
     parsed.errors.sink(f"{name}.bad", collect())
     if parsed.schema.names == columns.names:
         return parsed
-    return parsed.map(f"{name}.columns", lambda batch: {}, keeps=columns.names)
+    return parsed.map(
+        f"{name}.columns",
+        lambda batch: {each: batch[each] for each in columns.names},
+        out=nullable(columns),
+    )
 
 
 def suffix(path: str) -> str:
@@ -85,6 +91,18 @@ def suffix(path: str) -> str:
     """
     stem, last = os.path.splitext(path)
     return (os.path.splitext(stem)[1] if last.lower() in COMPRESSED else last).lower()
+
+
+def _complete(columns: pa.Schema) -> Callable[[pa.RecordBatch], dict[str, Any]]:
+    required = [field.name for field in columns if not field.nullable]
+
+    def complete(batch: pa.RecordBatch) -> dict[str, Any]:
+        for name in required:
+            if batch[name].null_count:
+                raise ValueError(f"no value for {name!r}")
+        return {}
+
+    return complete
 
 
 def _csv(lines: Stream, name: str, header: str | None, columns: pa.Schema) -> Stream:
