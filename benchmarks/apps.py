@@ -1,0 +1,214 @@
+"""Every application on both engines, and some of them beside PySpark, on the same files.
+
+Rates are rows read per second, over all micro-batches but the first. Applications run under the
+plan with one replica of everything and under that with as many as there are cores; the better one
+counts, as it would for a policy. Contenders take turns in one JVM, each from a fresh checkpoint.
+`APPS_ONLY=finance,nexmark-q5` in the environment measures those alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import apps_baselines as theirs
+from apps_data import AppFiles, write_files
+from harness import Report, interleave, main
+from pyspark.sql import SparkSession
+from spark_baselines import CORES, spark
+
+import anabranch as ab
+from anabranch.apps import APPS
+from anabranch.flow import Flow
+from anabranch.io.read_back import read_back
+from anabranch.plan.plan import Plan
+from anabranch.plan.starting import side_by_side
+
+PYTHON_BAR, SQL_BAR = 3.0, 1.0
+MOST_ROWS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Contest:
+    """An application beside its PySpark version.
+
+    Attributes:
+        app: Its name.
+        theirs: The PySpark version.
+        mode: Its output mode.
+        rows: Rows of each source in a micro-batch.
+        bar: How many times as fast ours shall be.
+        label: What the figures are called after the application's name.
+        theirs_rows: Fewer rows for a version that would take minutes.
+    """
+
+    app: str
+    theirs: theirs.Query
+    mode: str
+    rows: int
+    bar: float
+    label: str = "pyspark"
+    theirs_rows: int | None = None
+
+
+CONTESTS = (
+    Contest("word-count", theirs.word_count, "update", 1_000_000, SQL_BAR, "sql"),
+    Contest("word-count", theirs.word_count_pandas, "update", 200_000, PYTHON_BAR),
+    Contest("spike-detection", theirs.spike_detection, "append", 2_000_000, PYTHON_BAR),
+    Contest("finance", theirs.finance, "append", 1_000_000, PYTHON_BAR),
+    Contest("nexmark-q5", theirs.nexmark_q5, "append", 4_000_000, SQL_BAR, "sql"),
+    Contest("nexmark-q7", theirs.nexmark_q7, "append", 4_000_000, SQL_BAR, "sql"),
+)
+BATCHES, REPETITIONS = 4, 3
+
+
+def measure(quick: bool) -> Report:
+    report = Report("apps", "Every application, on both engines and beside PySpark")
+    only = [name for name in os.environ.get("APPS_ONLY", "").split(",") if name]
+    session = spark()
+    try:
+        for contest in CONTESTS:
+            if not only or contest.app in only:
+                compare(report, session, contest, quick)
+        if not quick:
+            for name in APPS:
+                if not only or name in only:
+                    rate(report, session, name)
+    finally:
+        session.stop()
+    return report
+
+
+# --- beside PySpark ---------------------------------------------------------------------------
+
+
+def compare(report: Report, session: SparkSession, contest: Contest, quick: bool) -> None:
+    """Both versions in turn, on the same files; what they wrote must agree."""
+    rows = contest.rows // 10 if quick else contest.rows
+    batches, repetitions = (2, 1) if quick else (BATCHES, REPETITIONS)
+    with tempfile.TemporaryDirectory(prefix="apps-", ignore_cleanup_errors=True) as folder:
+        files = write_files(contest.app, Path(folder, "in"), rows * batches, batches)
+        turns = Turns(session, files, Path(folder))
+        plan = turns.better_plan()
+        samples = interleave(
+            {
+                "ours": partial(turns.ours, plan),
+                "theirs": partial(turns.theirs, contest.theirs, contest.mode),
+            },
+            repetitions,
+        )
+        turns.require_agreement(contest)
+    key = contest.app.replace("-", "_")
+    report.add_sample(f"{key}_ours_rows_per_s_{contest.label}", samples["ours"])
+    report.add_sample(f"{key}_{contest.label}_rows_per_s", samples["theirs"])
+    report.add_bar(
+        f"{key}_vs_{contest.label}",
+        samples["ours"].median / samples["theirs"].median,
+        contest.bar,
+    )
+
+
+class Turns:
+    """Runs contenders on one set of files, each time in a folder of its own."""
+
+    def __init__(self, session: SparkSession, files: AppFiles, root: Path) -> None:
+        self.session, self.files, self.root = session, files, root
+        self._numbers = count()
+        self._last: dict[str, Path] = {}
+
+    def ours(self, plan: Plan) -> float:
+        """Rows a second on Spark, without the first batch."""
+        work = self._work("ours")
+        flow = self.files.flow(work / "out")
+        handle = ab.start(flow, plan=plan, session=self.session, checkpoint=work / "checkpoint")
+        handle.await_termination()
+        told = handle.engine.query.recentProgress[: self.files.batches]
+        return self._rate([each["durationMs"]["triggerExecution"] / 1000 for each in told])
+
+    def theirs(self, query: theirs.Query, mode: str) -> float:
+        """Rows a second of a PySpark version, without the first batch."""
+        work = self._work("theirs")
+        return self._rate(theirs.run(self.session, query, mode, self.files, work))
+
+    def better_plan(self) -> Plan:
+        """One replica of everything, or as many as cores: what is faster here."""
+        plans = plans_of(self.files, self.files.flow(self.root))
+        return max(plans, key=lambda plan: max(self.ours(plan) for _ in range(2)))
+
+    def require_agreement(self, contest: Contest) -> None:
+        """Stops when what both wrote last is of another size."""
+        ours = read_back(self._last["ours"] / "out" / "out").num_rows
+        written = self._last["theirs"] / "out"
+        got = self.session.read.parquet(str(written)).count()
+        check = CHECKS.get(contest.app, lambda ours, got: ours == got)
+        if not check(ours, got):
+            raise AssertionError(f"{contest.app}: {ours} rows of ours, {got} of theirs")
+
+    def _rate(self, seconds: list[float]) -> float:
+        if len(seconds) != self.files.batches:
+            raise AssertionError(f"{len(seconds)} batches, due were {self.files.batches}")
+        rows = sum(map(self.files.batch_rows, self.files.rows))
+        return rows * len(seconds[1:]) / sum(seconds[1:])
+
+    def _work(self, who: str) -> Path:
+        if who in self._last:
+            shutil.rmtree(self._last[who], ignore_errors=True)
+        work = self.root / f"{who}-{next(self._numbers)}"
+        self._last[who] = work
+        return work
+
+
+CHECKS: dict[str, Callable[[int, int], bool]] = {
+    # Both tell a count when it has changed; how often that is depends on the batches alone.
+    "word-count": lambda ours, got: ours == got,
+    # Ours tells all auctions that share the first place, and Spark's last windows are still open.
+    "nexmark-q5": lambda ours, got: 0 < got <= ours,
+    "nexmark-q7": lambda ours, got: 0 < got <= ours,
+    # Spark sorts within a batch alone: where time is out of order across batches, some differ.
+    "finance": lambda ours, got: abs(ours - got) <= 0.01 * ours,
+}
+
+
+# --- every application on both engines --------------------------------------------------------
+
+
+def rate(report: Report, session: SparkSession, name: str) -> None:
+    """Rows a second of an application, of the size that it runs by default."""
+    usual = APPS[name].parameters["rows"].default
+    key = name.replace("-", "_")
+    with tempfile.TemporaryDirectory(prefix="apps-", ignore_cleanup_errors=True) as folder:
+        files = write_files(name, Path(folder, "in"), min(usual, MOST_ROWS), batches=3)
+        turns = Turns(session, files, Path(folder))
+        flow = files.flow(Path(folder, "local"))
+        local = max(on_threads(files, plan, Path(folder)) for plan in plans_of(files, flow))
+        report.add_figure(f"{key}_local_rows_per_s", local)
+        spark_rate = max(turns.ours(plan) for plan in plans_of(files, flow))
+        report.add_figure(f"{key}_spark_rows_per_s", spark_rate)
+
+
+def on_threads(files: AppFiles, plan: Plan, folder: Path) -> float:
+    """Rows a second on threads of this process."""
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        flow = files.flow(Path(out))
+        for source in plan.sources:
+            plan = plan.with_source(source.source, batch_rows=1 << 16)
+        return ab.run(flow, engine="local", plan=plan).rate_per_s
+
+
+def plans_of(files: AppFiles, flow: Flow) -> list[Plan]:
+    """One of everything, and as many as there are cores; a batch is a batch of files."""
+    plans = [Plan.sequential(flow), side_by_side(flow, CORES)]
+    for source in files.rows:
+        rows = files.batch_rows(source)
+        plans = [plan.with_source(source, batch_rows=rows) for plan in plans]
+    return plans
+
+
+if __name__ == "__main__":
+    main(measure)
