@@ -192,13 +192,55 @@ class Observation:
 
 
 @dataclass(frozen=True)
+class StepShape:
+    """A step of a flow, as much as is needed to draw and explain it.
+
+    Attributes:
+        step: Its name.
+        role: "source", "operator" or "sink".
+        state: What an operator remembers: "stateless", "partitioned", "stateful", "shared"; ""
+            for the others.
+        key: Columns that its state is kept by.
+        what: What it does, by the name of the function or class, and the columns that leave it.
+        region: The region that it belongs to; "" where nobody has looked.
+        replicable: Whether its region may have more than one replica.
+    """
+
+    step: str
+    role: str
+    state: str = ""
+    key: tuple[str, ...] = ()
+    what: str = ""
+    region: str = ""
+    replicable: bool = False
+
+
+@dataclass(frozen=True)
+class StreamShape:
+    """A stream from a port of one step into another."""
+
+    producer: str
+    port: str
+    consumer: str
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The graph of a flow, without anything that runs: steps upstream first, streams."""
+
+    steps: tuple[StepShape, ...] = ()
+    streams: tuple[StreamShape, ...] = ()
+
+
+@dataclass(frozen=True)
 class RunStarted:
-    """A run begins, or goes on after `version`."""
+    """A run begins, or goes on after `version`; the plan as JSON, and what the flow looks like."""
 
     flow: str
     engine: str
-    plan: str
+    plan: str = field(repr=False)
     version: int
+    shape: Shape = field(default=Shape(), repr=False)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from anabranch.compositions import Compositions
 from anabranch.errors import BuildError, SchemaError
+from anabranch.events import Shape, StepShape, StreamShape
 from anabranch.graph import Graph, Output, Resolved, Role, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.schemas import without_dictionaries
@@ -173,6 +174,32 @@ class Flow:
     def names(self, role: Role) -> tuple[str, ...]:
         """Steps of one role, in topological order."""
         return tuple(n for n in self.resolve().order if self.graph.steps[n].role is role)
+
+    def shape(self) -> Shape:
+        """The graph as a value, to be drawn."""
+        resolved = self.resolve()
+        steps = []
+        for name in resolved.order:
+            step = self.graph.steps[name]
+            body = getattr(step.body, "source", None) or getattr(step.body, "sink", step.body)
+            state = getattr(step.body, "state", None)
+            columns = ", ".join(f"{f.name}: {f.type}" for f in resolved.types[Output(name)].schema)
+            steps.append(
+                StepShape(
+                    name,
+                    step.role.value,
+                    state.value if state else "",
+                    tuple(getattr(step.body, "key", ())),
+                    f"{getattr(body, '__name__', type(body).__name__)} → {columns}",
+                )
+            )
+        streams = [
+            StreamShape(i.step, self.graph.steps[i.step].body.out_ports[i.port], name)
+            for name in resolved.order
+            for i in self.graph.steps[name].inputs
+            if i is not None
+        ]
+        return Shape(tuple(steps), tuple(streams))
 
     def fingerprint(self) -> str:
         """Tells whether a plan belongs to this flow: steps, keys, buckets and wiring, hashed."""

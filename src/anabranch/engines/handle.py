@@ -11,6 +11,7 @@ from anabranch.engines.engine import Engine
 from anabranch.events import (
     Decision,
     Event,
+    Kind,
     Observation,
     Observed,
     Reconfiguration,
@@ -64,6 +65,10 @@ class Result:
         return self.rows_in / self.seconds if self.seconds else 0.0
 
 
+BY_HAND = "by hand"
+"""Who decides when no policy does."""
+
+
 class Run:
     """A flow that runs; feels like PySpark's StreamingQuery."""
 
@@ -76,6 +81,7 @@ class Run:
         self._end: RunEnded | None = None
         self._steps: dict[str, StepMetrics] = {}
         self.tuner: Callable[[Event], None] = lambda event: None
+        self.adapting = True
 
     def hear(self, event: Event) -> None:
         """Take an event of the engine, and pass it on."""
@@ -87,7 +93,8 @@ class Run:
         elif isinstance(event, Decision):
             self._journal.append(event)
         self._tell(event)
-        self.tuner(event)
+        if self.adapting or not isinstance(event, Observed):  # what does not see cannot decide
+            self.tuner(event)
 
     @property
     def is_active(self) -> bool:
@@ -122,6 +129,19 @@ class Run:
     def apply(self, plan: Plan) -> None:
         """Wish for another plan; it is in force at the next exact position."""
         self.engine.apply(plan)
+
+    def pause_adaptation(self) -> None:
+        """Let the plan stay as it is until adaptation goes on; changes by hand are still made."""
+        self._adapt(False, "adaptation is paused by hand")
+
+    def resume_adaptation(self) -> None:
+        """Let the policy decide again, from what it sees from now on."""
+        self._adapt(True, "adaptation goes on")
+
+    def _adapt(self, wanted: bool, why: str) -> None:
+        if self.adapting != wanted:
+            self.adapting = wanted
+            self.hear(Decision(self.engine.seconds, BY_HAND, Kind.NOTED, why))
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; whether it came. Raises what ended the run, if that was an error."""

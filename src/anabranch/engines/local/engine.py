@@ -33,6 +33,7 @@ from anabranch.plan.flow_model import FlowModel
 from anabranch.plan.machine import Machine
 from anabranch.plan.models.model import Model
 from anabranch.plan.plan import Plan
+from anabranch.plan.shape import shape_of
 from anabranch.plan.starting import side_by_side
 
 TICK_S = 0.05
@@ -142,7 +143,8 @@ class LocalEngine:
         self._driver = threading.Thread(
             target=self._drive, name=f"{self._flow.name}-driver", daemon=True
         )
-        tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version))
+        shape = shape_of(self._flow)
+        tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version, shape))
         if not self._ended:
             self._parts.start(self._start_thread)
         self._driver.start()

@@ -23,6 +23,7 @@ from anabranch.plan.machine import Machine
 from anabranch.plan.models.model import Model
 from anabranch.plan.plan import Plan
 from anabranch.plan.profile import Overheads, Profile
+from anabranch.plan.shape import shape_of
 from anabranch.plan.starting import side_by_side
 
 BATCH_ROWS = 16_384
@@ -139,7 +140,8 @@ class SimulatorEngine:
     def start(self, tell: Callable[[Event], None]) -> None:
         """Begin; time passes in `wait` only."""
         self._tell = tell
-        tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), -1))
+        shape = shape_of(self._flow)
+        tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), -1, shape))
 
     def caught_up(self) -> bool:
         """Whether all that came was read and worked on."""

@@ -37,6 +37,7 @@ from anabranch.flow import Flow
 from anabranch.plan.models.model import Model
 from anabranch.plan.models.spark import Slots
 from anabranch.plan.plan import Plan
+from anabranch.plan.shape import shape_of
 from anabranch.plan.starting import side_by_side
 
 IDLE_S = 0.02
@@ -140,7 +141,8 @@ class SparkEngine:
         self._broadcast: Broadcast[bytes] = self._spark.sparkContext.broadcast(packed)
         self._started = time.monotonic()
         version = -1 if last is None else last.version
-        tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version))
+        shape = shape_of(self._flow)
+        tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version, shape))
         if self._batches.ended():
             self._finish()
             return
