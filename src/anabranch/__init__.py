@@ -20,6 +20,7 @@ from anabranch.operators.aggregates import count, first, last, max, mean, min, s
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.keyed import keyed
 from anabranch.operators.parse import parse_csv, parse_json
+from anabranch.operators.parse_syslog import parse_syslog
 from anabranch.operators.scale_join_bands import band
 from anabranch.operators.schedule import Schedule
 from anabranch.operators.schemas import schema
@@ -80,6 +81,7 @@ __all__ = [
     "parquet",
     "parse_csv",
     "parse_json",
+    "parse_syslog",
     "partitioned",
     "plan",
     "redis_stream",

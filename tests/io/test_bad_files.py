@@ -152,9 +152,9 @@ def malformed_json(folder):
     return None, ["b.jsonl", "JSON parse error"], 1
 
 
-def text_that_is_not_utf8(folder):
+def text_that_says_it_is_not_utf8(folder):
     (folder / "a.txt").write_text("a\n")
-    (folder / "b.txt").write_bytes("grün\n".encode("latin-1"))
+    (folder / "b.txt").write_bytes("grün\n".encode("utf-16"))
     return None, ["b.txt", "UTF-8", "iconv"], 1
 
 
@@ -177,7 +177,7 @@ bad_files = pytest.mark.parametrize(
         fraction_in_json,
         further_field_in_json,
         malformed_json,
-        text_that_is_not_utf8,
+        text_that_says_it_is_not_utf8,
     ],
 )
 
@@ -205,7 +205,7 @@ def test_a_bad_file_can_be_skipped_and_is_counted(tmp_path, prepare, size):
     assert [os.path.basename(path) for path in source.skipped] == [needles[0]]
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "txt"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_a_file_damaged_late_ends_at_the_same_row_however_it_is_read(
     tmp_path, example_files, suffix
 ):

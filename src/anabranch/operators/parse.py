@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -34,8 +34,37 @@ _NAMED_ROW = re.compile(r"in row (?P<zero>\d+)$|Row #(?P<one>\d+):")
 _FEWEST = 64
 
 
+class Parsed(NamedTuple):
+    """What became of texts.
+
+    Attributes:
+        columns: A row for each good text, in pieces.
+        rows: The number of the text that each of these rows came from, ascending.
+        bad: The numbers of the other texts, each with what is wrong with it.
+    """
+
+    columns: list[pa.Table]
+    rows: Ints
+    bad: list[tuple[int, str]]
+
+
 class Grammar(Protocol):
     """How texts become columns.
+
+    An implementer owes: what becomes of a text follows from that text alone.
+    """
+
+    name: str
+
+    def check(self) -> None:
+        """Raise pa.ArrowInvalid, or that it is not implemented, if no text could be parsed."""
+
+    def parse(self, texts: pa.Array) -> Parsed:
+        """Parse texts, of which none is null."""
+
+
+class ReadTogether:
+    """A grammar by one of Arrow's readers, which gives all texts or none.
 
     An implementer owes: texts that `sane` admits parse together exactly as each would alone.
     """
@@ -45,12 +74,53 @@ class Grammar(Protocol):
 
     def sane(self, texts: pa.Array) -> Mask:
         """Which texts cannot disturb others; the rest is bad."""
+        raise NotImplementedError
 
     def read(self, texts: pa.Array) -> pa.Table:
         """A row for each text; raises pa.ArrowInvalid when one of them is bad."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Read a text without a value."""
+        self.read(pa.array([self.blank]))
+
+    def parse(self, texts: pa.Array) -> Parsed:
+        """All at once; when that fails, in pieces, until the bad ones stand alone."""
+        sane = self.sane(texts)
+        bad = [(int(row), f"no {self.name[2:]}") for row in np.flatnonzero(~sane)]
+        rows = np.flatnonzero(sane).astype(np.int64)
+        if bad:
+            texts = texts.take(pa.array(rows))
+        parts: list[pa.Table] = []
+        good: list[Ints] = []
+        start, size, suspect = 0, len(rows), -1
+        while start < len(rows):
+            stop = min(start + size, len(rows))
+            if start <= suspect < stop:  # what stands before it by itself, then it by itself
+                stop = suspect if start < suspect else start + 1
+            try:
+                parts.append(self._read(texts.slice(start, stop - start)))
+            except pa.ArrowInvalid as error:
+                if stop - start == 1:
+                    bad.append((int(rows[start]), str(error)))
+                    start = stop
+                elif (named := _row_of(error, stop - start)) is not None:
+                    suspect, size = start + named, max(_FEWEST, 2 * named)
+                else:
+                    size = (stop - start) // 2
+                continue
+            good.append(rows[start:stop])
+            start, size = stop, 2 * size
+        return Parsed(parts, np.concatenate(good) if good else rows[:0], bad)
+
+    def _read(self, texts: pa.Array) -> pa.Table:
+        table = self.read(texts)
+        if table.num_rows != len(texts):
+            raise pa.ArrowInvalid(f"{table.num_rows} rows in {len(texts)} text(s)")
+        return table
 
 
-class Json:
+class Json(ReadTogether):
     """One object per text; fields that are missing are null, fields not asked for are ignored."""
 
     name = "a JSON object"
@@ -82,7 +152,7 @@ class Json:
         ).select(self._out.names)
 
 
-class Csv:
+class Csv(ReadTogether):
     """One record per text; an empty field is null, or the empty string in a column of strings."""
 
     name = "a CSV record"
@@ -148,7 +218,7 @@ class Parse(Map):
                 self.__name__, "the columns to parse into", "none", "declare out='name: type, …'"
             )
         try:
-            grammar.read(pa.array([grammar.blank]))
+            grammar.check()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SchemaError(
                 self.__name__,
@@ -209,45 +279,23 @@ class ParseKernel(BatchKernel):
             outputs.append(rejected(operator, context, jumbo, bad))
         return outputs
 
-    def _parsed(self, column: pa.Array) -> tuple[list[pa.Table], Ints, list[tuple[int, str]]]:
-        """Parsed rows, the texts they came from, and the bad texts with what is wrong."""
-        grammar = self._parse.grammar
+    def _parsed(self, column: pa.Array) -> Parsed:
+        """What becomes of a column of texts, with nulls and rows without a needed value as bad."""
         if column.type != pa.string():
             column = column.cast(pa.string())
-        present = pc.is_valid(column).to_numpy(zero_copy_only=False)
-        sane = grammar.sane(pc.fill_null(column, "")) & present
-        bad = [(int(row), f"no {grammar.name[2:]}") for row in np.flatnonzero(~sane)]
-        rows = np.flatnonzero(sane).astype(np.int64)
-        texts = column if len(rows) == len(column) else column.take(pa.array(rows))
-        parts: list[pa.Table] = []
-        good: list[Ints] = []
-        start, size, suspect = 0, len(rows), -1
-        while start < len(rows):
-            stop = min(start + size, len(rows))
-            if start <= suspect < stop:  # what stands before it by itself, then it by itself
-                stop = suspect if start < suspect else start + 1
-            try:
-                found = _read(grammar, texts.slice(start, stop - start))
-            except pa.ArrowInvalid as error:
-                if stop - start == 1:
-                    bad.append((int(rows[start]), str(error)))
-                    start = stop
-                elif (named := _row_of(error, stop - start)) is not None:
-                    suspect, size = start + named, max(_FEWEST, 2 * named)
-                else:
-                    size = (stop - start) // 2
-                continue
-            own = rows[start:stop]
-            empty = self._without_a_value(found)
-            bad += [(int(own[row]), f"no value for {name!r}") for row, name in empty.items()]
-            if empty:
-                filled = np.setdiff1d(np.arange(len(own)), list(empty))
-                found, own = found.take(pa.array(filled)), own[filled]
-            parts.append(found)
-            good.append(own)
-            start, size = stop, 2 * size
-        kept = np.concatenate(good) if good else np.zeros(0, np.int64)
-        return parts if len(kept) else [], kept, sorted(bad)
+        present = np.flatnonzero(pc.is_valid(column).to_numpy(zero_copy_only=False))
+        texts = column if len(present) == len(column) else column.drop_null()
+        parts, good, bad = self._parse.grammar.parse(texts)
+        if len(texts) < len(column):
+            missing = np.setdiff1d(np.arange(len(column)), present).tolist()
+            bad = [(int(present[row]), why) for row, why in bad]
+            bad += [(row, f"no {self._parse.grammar.name[2:]}") for row in missing]
+            good = present[good]
+        if parts and (empty := self._without_a_value(table := pa.concat_tables(parts))):
+            bad += [(int(good[row]), f"no value for {name!r}") for row, name in empty.items()]
+            filled = np.setdiff1d(np.arange(len(good)), list(empty))
+            parts, good = [table.take(pa.array(filled))], good[filled]
+        return Parsed(parts if len(good) else [], good, sorted(bad))
 
     def _without_a_value(self, parsed: pa.Table) -> dict[int, str]:
         """Rows that lack what they may not, each with the first column that it lacks."""
@@ -262,13 +310,6 @@ class ParseKernel(BatchKernel):
 def nullable(columns: pa.Schema) -> pa.Schema:
     """The columns as Arrow's readers make them; what may not be null is looked at afterwards."""
     return pa.schema([field.with_nullable(True) for field in columns])
-
-
-def _read(grammar: Grammar, texts: pa.Array) -> pa.Table:
-    table = grammar.read(texts)
-    if table.num_rows != len(texts):
-        raise pa.ArrowInvalid(f"{table.num_rows} rows in {len(texts)} text(s)")
-    return table
 
 
 def _row_of(error: pa.ArrowInvalid, rows: int) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 
 import numpy as np
@@ -22,7 +23,12 @@ SCHEMA = pa.schema([("line", pa.string())])
 
 
 class TextFormat:
-    """UTF-8 text; lines end with a newline, with or without a carriage return before it."""
+    """UTF-8 text; lines end with a newline, with or without a carriage return before it.
+
+    Logs hold what others sent, so bytes that are no UTF-8 harm nobody but themselves: each piece of
+    such bytes becomes U+FFFD, the replacement character, and the rest of its line and all other
+    lines are as they were. Only a file that says that it is UTF-16 is refused.
+    """
 
     suffixes = (".txt", ".log")
     seekable = False
@@ -45,14 +51,21 @@ class TextFormat:
                 if row + lines <= start:
                     row += lines
                     continue
-            batch = _parse(path, block)
+            batch = _parse(block)
             yield row, batch
             row += batch.num_rows
 
 
 def _whole_lines(path: str) -> Iterator[bytes]:
     with pa.input_stream(path, compression="detect") as stream:
-        rest = stream.read(BLOCK_BYTES).removeprefix(b"\xef\xbb\xbf")
+        rest = stream.read(BLOCK_BYTES).removeprefix(codecs.BOM_UTF8)
+        if rest.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise BadFile(
+                f"UTF-8 text in {path}",
+                "the byte order mark of UTF-16",
+                "convert the file (for example with iconv), or leave bad files out with "
+                "on_bad_file='skip'",
+            )
         while piece := stream.read(BLOCK_BYTES):
             end = rest.rfind(b"\n") + 1
             if end:
@@ -62,18 +75,19 @@ def _whole_lines(path: str) -> Iterator[bytes]:
             yield rest
 
 
-def _parse(path: str, block: bytes) -> pa.RecordBatch:
+def _parse(block: bytes) -> pa.RecordBatch:
     text = block.replace(b"\r\n", b"\n") if b"\r" in block else block
+    try:
+        lines = _split(text)
+    except pa.ArrowInvalid:
+        # A newline is never taken for a part of a broken character, so lines stay apart.
+        lines = _split(text.decode(errors="replace").encode())
+    return pa.RecordBatch.from_arrays([lines], schema=SCHEMA)
+
+
+def _split(text: bytes) -> pa.Array:
+    """The lines of a text; raises pa.ArrowInvalid if it is no UTF-8."""
     # The last newline ends a line and does not begin another.
     offsets = np.array([0, len(text) - text.endswith(b"\n")], np.int32)
     whole = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(text)])
-    try:
-        lines = pc.split_pattern(whole.cast(pa.string()), "\n").flatten()
-    except pa.ArrowInvalid as error:
-        raise BadFile(
-            f"UTF-8 text in {path}",
-            str(error),
-            "convert the file (for example with iconv), or leave bad files out with "
-            "on_bad_file='skip'",
-        ) from error
-    return pa.RecordBatch.from_arrays([lines], schema=SCHEMA)
+    return pc.split_pattern(whole.cast(pa.string()), "\n").flatten()

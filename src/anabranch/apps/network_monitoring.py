@@ -1,0 +1,135 @@
+"""Network monitoring: hosts that try to break in, found in the log of SSH servers.
+
+Joker's application of that name (§5.4, figures 17 and 20): two steps without state that pick failed
+attempts to log in out of a system log and parse them, then a region by host of three steps.
+
+- `FailureWindow` counts the failures of a host in each minute, by the time of the log's lines, and
+  keeps when the first and the last of them were;
+- `CutOff` lets hosts pass that failed at least five times in the minute;
+- `Diff` says how long they took from the first to the last, which tells machines from people.
+
+Beside the paper's steps stand `Syslog`, which parses the line around the message, and the clock
+`FailureTime`, since windows are of event time here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.apps.inputs import FAR
+from anabranch.apps.ssh_log import LINE, attempts, log_lines
+from anabranch.flow import Flow
+from anabranch.io import collect, files, generate
+from anabranch.io.files import Paths
+from anabranch.operators import aggregates
+from anabranch.operators.parse_syslog import parse_syslog
+from anabranch.operators.shapes import Expand, expand
+from anabranch.operators.windows import tumbling
+from anabranch.state.positions import Ints
+
+FAILURE = r"Failed |authentication failure;"
+SHOWN = 10
+
+
+def failure_parser(pam: bool) -> Expand:
+    """Messages of failed attempts into the host that failed and the user that it named."""
+
+    @expand(out="rhost: string, user: string", keeps="ts")
+    def parse(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], Ints]:
+        found = attempts(batch["program"], batch["message"], pam)
+        failed = pc.fill_null(pc.invert(found["accepted"]), False)
+        rows = np.flatnonzero(failed.to_numpy(zero_copy_only=False))
+        return {name: found[name].filter(failed) for name in ("rhost", "user")}, rows
+
+    return parse
+
+
+def build(
+    *,
+    input: Paths | None = None,
+    rows: int | None = 500_000,
+    failures: int = 5,
+    window: timedelta = timedelta(minutes=1),
+    pam: bool = True,
+    year: int = 2026,
+    lateness: timedelta = timedelta(seconds=10),
+    seed: int = 0,
+) -> Flow:
+    """Watch the attempts in log files, or in a generated log.
+
+    Args:
+        input: Log files: a path, a directory, a pattern, or several of those.
+        rows: How many lines to generate when there are none; None for an endless stream.
+        failures: So many failures in a window tell an attacker.
+        window: In which time failures are counted.
+        pam: Whether failures that PAM tells of count. A server that tells of each attempt twice,
+            once by PAM and once by sshd, is better read without.
+        year: The year of lines that do not say theirs.
+        lateness: How far out of order lines may come.
+        seed: Decides the generated log.
+
+    Example:
+        >>> steps = build().resolve().order
+        >>> print(*(step for step in steps if step[0].isupper()))
+        AuthFailureFilter Syslog FailureParser FailureTime FailureWindow CutOff Diff
+    """
+    made = generate(log_lines(year, lateness), LINE, rows=rows, seed=seed)
+    flow = Flow("network-monitoring")
+    lines = flow.source("lines", made if input is None else files(input, format="text"))
+    read = lines.filter("AuthFailureFilter", _tells_of_failure).apply(
+        "Syslog", parse_syslog("line", year, on_error="side")
+    )
+    timed = read.apply("FailureParser", failure_parser(pam)).timed(
+        "FailureTime", "ts", lateness=lateness, ahead=FAR
+    )
+    (
+        timed.aggregate(
+            "FailureWindow",
+            key="rhost",
+            window=tumbling(window),
+            combine=False,  # so that the regions are Joker's
+            failures=aggregates.count(),
+            first=aggregates.min("ts"),
+            last=aggregates.max("ts"),
+        )
+        .filter("CutOff", lambda batch: pc.greater_equal(batch["failures"], failures))
+        .map("Diff", _difference, out="seconds: int64", keeps="*")
+        .sink("out", collect())
+    )
+    read.errors.sink("lines.bad", collect())
+    timed.late.sink("late", collect())
+    return flow
+
+
+def _tells_of_failure(batch: pa.RecordBatch) -> pa.Array:
+    """A cheap look at the whole line, so that the others need not be parsed."""
+    return pc.match_substring_regex(batch["line"], FAILURE)
+
+
+def _difference(batch: pa.RecordBatch) -> dict[str, Any]:
+    took = pc.subtract(batch["last"], batch["first"])
+    return {"seconds": took.cast(pa.duration("s"), safe=False).cast(pa.int64())}
+
+
+def summary(found: Mapping[str, pa.Table]) -> str:
+    """The hosts that failed most often.
+
+    Example:
+        >>> seen = pa.table({"rhost": ["192.0.2.7", "192.0.2.7"], "failures": [7, 5]})
+        >>> print(summary({"out": seen}))
+        1 hosts tried to break in:
+          192.0.2.7  12 failures in 2 windows
+    """
+    by_host = found["out"].group_by("rhost").aggregate([("failures", "sum"), ([], "count_all")])
+    top = by_host.sort_by([("failures_sum", "descending"), ("rhost", "ascending")])
+    lines = [
+        f"  {row['rhost']}  {row['failures_sum']:,} failures in {row['count_all']:,} windows"
+        for row in top.slice(0, SHOWN).to_pylist()
+    ]
+    return "\n".join([f"{by_host.num_rows:,} hosts tried to break in:", *lines])
