@@ -15,8 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.inputs import read_rows
+from anabranch.apps.tweets import hashtags_in
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory
+from anabranch.io.files import Paths
 from anabranch.operators.shared import Bucket, Shared, buckets_of, shared
 
 SEQUENCE = ("wake", "up", "world")
@@ -25,7 +28,9 @@ WORDS_A_TWEET = 8
 MOST_TAGS = 3
 TOP = 10
 
-_TWEET = pa.schema([("text", pa.string()), ("hashtags", pa.list_(pa.string()))])
+_TWEET = pa.schema(
+    [pa.field("text", pa.string(), nullable=False), ("hashtags", pa.list_(pa.string()))]
+)
 
 
 def of_its_hashtags(batch: pa.RecordBatch, buckets: int) -> tuple[pa.Array, Any]:
@@ -67,16 +72,20 @@ def _own_tags(batch: pa.RecordBatch, bucket: Bucket) -> Iterable[tuple[int, str]
 
 def build(
     *,
+    input: Paths | None = None,
     tweets: Sequence[tuple[str, Sequence[str]]] | None = None,
     sequence: Sequence[str] = SEQUENCE,
-    rows: int | None = 20_000,
+    rows: int | None = 500_000,
     distinct: int = 200,
     buckets: int = 16,
     seed: int = 0,
 ) -> Flow:
-    """Count sequences of words by hashtag, in given tweets or generated ones.
+    """Count sequences of words by hashtag, in files of tweets, given tweets or generated ones.
 
     Args:
+        input: JSON lines or Parquet with the columns `text` and `hashtags`, a list without the
+            signs. Where a row of JSON has no such list, as Twitter's own, the hashtags are those
+            that are written in the text.
         tweets: (text, hashtags) of each; hashtags without the sign.
         sequence: The words to look for, in order.
         rows: How many tweets to generate when none are given; None for an endless stream.
@@ -88,18 +97,33 @@ def build(
         >>> build(tweets=[("wake up", ["a", "b"]), ("world", ["b"])])
         Flow 'hashtag-sequences': tweets → search → out
     """
-    if tweets is not None:
-        rows_given = [{"text": text, "hashtags": list(tags)} for text, tags in tweets]
-        source: Any = memory(rows_given, _TWEET)
-    else:
-        source = generate(random_tweets(distinct, sequence), _TWEET, rows=rows, seed=seed)
     flow = Flow("hashtag-sequences")
-    (
-        flow.source("tweets", source)
-        .apply("search", sequences(tuple(sequence), buckets))
-        .sink("out", collect())
-    )
+    if input is not None:
+        rows_read = read_rows(flow, "tweets", input, _TWEET)
+        stream = rows_read.map("tags", tags_of, out="hashtags: list<string>", keeps="text")
+    elif tweets is not None:
+        rows_given = [{"text": text, "hashtags": list(tags)} for text, tags in tweets]
+        stream = flow.source("tweets", memory(rows_given, _TWEET))
+    else:
+        made = random_tweets(distinct, sequence)
+        stream = flow.source("tweets", generate(made, _TWEET, rows=rows, seed=seed))
+    stream.apply("search", sequences(tuple(sequence), buckets)).sink("out", collect())
     return flow
+
+
+def tags_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The hashtags that came along, or where none did, those in the text."""
+    given, unsaid = batch["hashtags"], pc.is_null(batch["hashtags"])
+    own, owners = given.flatten(), pc.list_parent_indices(given)
+    said = pc.is_valid(own)
+    found, finders = hashtags_in(batch["text"])
+    wanted = unsaid.take(finders)
+    tags = pa.concat_arrays([own.filter(said), found.filter(wanted)])
+    tweets = np.r_[owners.filter(said).to_numpy(), finders.filter(wanted).to_numpy()]
+    counts = np.bincount(tweets, minlength=batch.num_rows)
+    offsets = pa.array(np.r_[0, np.cumsum(counts)].astype(np.int32))
+    in_order = tags.take(pa.array(np.argsort(tweets, kind="stable")))
+    return {"hashtags": pa.ListArray.from_arrays(offsets, in_order)}
 
 
 def summary(found: Mapping[str, pa.Table]) -> str:

@@ -1,0 +1,287 @@
+"""Sentiment: the mood of tweets, overall and by user, and the hashtags that trend.
+
+The Twitter sentiment analysis of the stepwise profiling paper (§6.1.1): eleven operators, a tree of
+eight stages. Op1 `tweets` come as JSON texts; Op2 `stored` keeps them as they are; Op3 `language`
+detects how they are written; Op4 `sentiment` adds up the AFINN valences of an English tweet's
+words, −5 to 5 each; Op5 `average` and Op6 `user_average` are running means; Op7 `hashtags`, Op8
+`worth_counting`, Op9 `rolling_count`, Op10 `intermediate_ranking` and Op11 `total_ranking` find
+what trends in a sliding window. The paper does not name the edges of its tree; it has eight stages
+when the hashtags hang on Op4, and are of English tweets. `parse`, `dated` and `clock` are ours.
+
+- The valences are those of AFINN-165, in the package `afinn`, of which this one file is read. Its
+  phrases of several words and its emoticons are left out, since sentences are split into words.
+- The language is a vote of function words, and `und` (Twitter's word for undetermined) where none
+  votes: quick, and the same for a tweet each time, unlike most packages that detect languages.
+- A tweet's time is its `created_at`. Without a text, or with a time that cannot be read, it is bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import cache
+from heapq import nsmallest
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.apps.inputs import FAR
+from anabranch.apps.tweets import (
+    LANGUAGES,
+    STOP_WORDS,
+    TIME_FORMAT,
+    Numbers,
+    hashtags_in,
+    random_tweets,
+)
+from anabranch.errors import BuildError
+from anabranch.flow import Flow
+from anabranch.io import collect, files, generate, parquet
+from anabranch.io.files import Paths
+from anabranch.operators.aggregates import count, mean
+from anabranch.operators.invocation import Invocation, Reason
+from anabranch.operators.parse import parse_json
+from anabranch.operators.shapes import Expand, expand
+from anabranch.operators.shared import buckets_of
+from anabranch.operators.tuples import FunctionOperator, partitioned, stateful
+from anabranch.operators.windows import sliding
+
+TWEETS = 159_620  # in the paper's file, which is of three weeks
+WEEKS = timedelta(weeks=3)
+ENGLISH = "en"
+UNDETERMINED = "und"
+TOP = 10
+PARTS = 4
+
+LINE = pa.schema([("line", pa.string())])
+TWEET = pa.schema(
+    [
+        pa.field("created_at", pa.string(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("user", pa.struct([("screen_name", pa.string())])),
+    ]
+)
+# Letters as `hashtags_in` takes them.
+BETWEEN_WORDS = r"[\x00-&(-,./:-`{-\x{bf}\x{2000}-\x{206f}]+"
+RANKED = "window_end: timestamp[us], rank: int64, hashtag: string, n: int64"
+
+
+def build(
+    *,
+    input: Paths | None = None,
+    rows: int | None = TWEETS,
+    rate_per_s: float = TWEETS / WEEKS.total_seconds(),
+    window: timedelta = timedelta(hours=1),
+    slide: timedelta = timedelta(minutes=30),
+    lateness: timedelta = timedelta(minutes=1),
+    users: int = 20_000,
+    distinct: int = 1_000,
+    malformed: float = 0.001,
+    top: int = TOP,
+    parts: int = PARTS,
+    store: str = "",
+    seed: int = 0,
+) -> Flow:
+    """Find the mood and the trends of tweets, of files or generated.
+
+    Args:
+        input: Files of tweets as Twitter writes them, one JSON object a line.
+        rows: How many tweets to generate when none are given; None for an endless stream.
+        rate_per_s: How many generated tweets fall into a second of event time.
+        window: How long a hashtag counts.
+        slide: How often the hashtags are ranked.
+        lateness: How far out of order a tweet may come; generated ones do, in part.
+        users: How many write; their activity follows Zipf's law, as do the hashtags.
+        distinct: How many hashtags are generated.
+        malformed: The share of generated tweets that are cut off.
+        top: How many hashtags a ranking has.
+        parts: Into how many parts the intermediate ranking is divided, which bounds its replicas.
+        store: A directory for the raw tweets; they are collected in memory when it is empty.
+        seed: Decides the generated tweets.
+
+    Example:
+        >>> flow = build(rows=10)
+        >>> [name for name in flow.graph.steps if name.endswith("ranking")]
+        ['intermediate_ranking', 'total_ranking']
+    """
+    flow = Flow("sentiment")
+    made = random_tweets(rate_per_s, lateness, users, distinct, malformed)
+    generated = generate(made, LINE, rows=rows, seed=seed)
+    source = generated if input is None else files(input, format="text")
+    tweets = flow.source("tweets", source)
+    tweets.sink("stored", parquet(store) if store else collect())
+    parsed = tweets.apply("parse", parse_json("line", TWEET, on_error="side"))
+    parsed.errors.sink("tweets.bad", collect())
+    when = "ts: timestamp[us], user: string"
+    dated = parsed.map("dated", date, out=when, keeps="text", on_error="side")
+    dated.errors.sink("dated.bad", collect())
+    timed = dated.timed("clock", "ts", lateness=lateness, ahead=FAR)
+    timed.late.sink("late", collect())
+    scored = timed.map("language", language, out="lang: string", keeps="*").apply(
+        "sentiment", sentiment()
+    )
+    score = mean("score")
+    scored.aggregate("average", tweets=count(), mood=score, emit="changes").sink("mood", collect())
+    scored.aggregate("user_average", key="user", tweets=count(), mood=score, emit="changes").sink(
+        "users", collect()
+    )
+    (
+        scored.apply("hashtags", hashtags(parts))
+        .filter(
+            "worth_counting", lambda batch: pc.match_substring_regex(batch["hashtag"], "[^0-9_]")
+        )
+        .aggregate(
+            "rolling_count", key=["part", "hashtag"], window=sliding(window, slide), n=count()
+        )
+        .apply("intermediate_ranking", intermediate_ranking(top))
+        .apply("total_ranking", total_ranking(top))
+        .sink("out", collect())
+    )
+    return flow
+
+
+def summary(found: Mapping[str, pa.Table]) -> str:
+    """The mood, how many users there are, and what trended last.
+
+    Example:
+        >>> mood = pa.table({"tweets": [1, 2], "mood": [3.0, 1.0]})
+        >>> users = pa.table({"user": ["ann", "ben"], "tweets": [1, 1], "mood": [3.0, -1.0]})
+        >>> none = pa.table({"window_end": [], "rank": [], "hashtag": [], "n": []})
+        >>> print(summary({"mood": mood, "users": users, "out": none}))
+        2 English tweets of 2 users, mood +1.00
+        no hashtags
+    """
+    so_far = found["mood"]
+    last = so_far.slice(max(so_far.num_rows - 1, 0)).to_pylist() or [{"tweets": 0, "mood": 0.0}]
+    users = len(pc.unique(found["users"]["user"]))
+    said = f"{last[0]['tweets']:,} English tweets of {users:,} users, mood {last[0]['mood']:+.2f}"
+    lines = [said]
+    ranking = found["out"]
+    if not ranking.num_rows:
+        return "\n".join([*lines, "no hashtags"])
+    windows = pc.unique(ranking["window_end"])
+    first = ranking.filter(pc.equal(ranking["rank"], 1))["hashtag"]
+    lines.append(f"{len(windows):,} rankings, led by {len(pc.unique(first)):,} hashtags; the last:")
+    trend = ranking.filter(pc.equal(ranking["window_end"], pc.max(windows)))
+    lines += [f"  {row['rank']:>2}  #{row['hashtag']}  {row['n']:,}" for row in trend.to_pylist()]
+    return "\n".join(lines)
+
+
+def date(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Twitter's texts of times become times."""
+    times = pc.strptime(batch["created_at"], format=TIME_FORMAT, unit="us")
+    return {"ts": times, "user": pc.struct_field(batch["user"], "screen_name")}
+
+
+def words(texts: pa.Array) -> pa.ListArray:
+    """Runs of letters, digits, apostrophes and hyphens, in small letters.
+
+    Example:
+        >>> words(pa.array(["Don't #win..."])).to_pylist()
+        [["don't", 'win', '']]
+    """
+    return pc.split_pattern_regex(pc.utf8_lower(texts), BETWEEN_WORDS)
+
+
+def totals(values: Numbers, lists: pa.ListArray) -> Any:
+    """What the values of each list add up to, for one value (or row of them) per item."""
+    sums = np.zeros((len(values) + 1, *values.shape[1:]), np.int64)
+    np.cumsum(values, axis=0, out=sums[1:])
+    offsets = lists.offsets.to_numpy() - lists.offsets[0].as_py()
+    return sums[offsets[1:]] - sums[offsets[:-1]]
+
+
+@cache
+def _voters() -> tuple[pa.Array, Numbers]:
+    """All function words, and the languages of each; the last row is for every other word."""
+    known = {name: set(STOP_WORDS[name].split()) for name in LANGUAGES}
+    every = sorted(set().union(*known.values()))
+    votes = [[word in known[name] for name in LANGUAGES] for word in every]
+    return pa.array(every), np.array([*votes, [False] * len(LANGUAGES)], np.int8)
+
+
+def language(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The language with most function words; of several, the first in `LANGUAGES`."""
+    voters, votes = _voters()
+    split = words(batch["text"])
+    found = pc.fill_null(pc.index_in(split.flatten(), voters), len(voters)).to_numpy()
+    counts = totals(votes[found], split)
+    names = np.where(counts.any(axis=1), counts.argmax(axis=1), len(LANGUAGES))
+    return {"lang": pa.array([*LANGUAGES, UNDETERMINED]).take(pa.array(names))}
+
+
+def lexicon() -> dict[str, int]:
+    """Words and their valences."""
+    try:
+        file = str(distribution("afinn").locate_file("afinn/data/AFINN-en-165.txt"))
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (PackageNotFoundError, OSError) as error:
+        raise BuildError(
+            "sentiment", "the package afinn", "none", "run: pip install 'anabranch[sentiment]'"
+        ) from error
+    pairs = (line.split("\t") for line in lines)
+    return {word: int(valence) for word, valence in pairs if " " not in word}
+
+
+def sentiment() -> Expand:
+    """The step: the score of each English tweet; the others end here."""
+    valences = lexicon()
+    known = pa.array(valences)
+    worth = np.array([*valences.values(), 0], np.int8)  # the last one: of a word not listed
+
+    @expand(out="score: int64", keeps=["ts", "user", "text"])
+    def score(batch: pa.RecordBatch) -> tuple[dict[str, Any], Any]:
+        english = np.flatnonzero(pc.equal(batch["lang"], ENGLISH).to_numpy(zero_copy_only=False))
+        split = words(batch["text"].take(pa.array(english)))
+        found = pc.fill_null(pc.index_in(split.flatten(), known), len(known)).to_numpy()
+        return {"score": totals(worth[found], split)}, english
+
+    return score
+
+
+def hashtags(parts: int) -> Expand:
+    """The step: each hashtag of each tweet, in small letters, and the part that it belongs to."""
+
+    @expand(out="hashtag: string, part: int64")
+    def extract(batch: pa.RecordBatch) -> tuple[dict[str, Any], pa.Array]:
+        tags, parents = hashtags_in(batch["text"])
+        return {"hashtag": tags, "part": buckets_of(tags, parts)}, parents
+
+    return extract
+
+
+def intermediate_ranking(top: int) -> FunctionOperator:
+    """The step: of each part of the hashtags, those that came most often in a window."""
+
+    @partitioned(key="part", out=f"part: int64, {RANKED}", timers=True)
+    def rank_part(ctx: Invocation) -> None:
+        rank(ctx, top)
+
+    return rank_part
+
+
+def total_ranking(top: int) -> FunctionOperator:
+    """The step: of what the parts found, those that came most often in a window."""
+
+    @stateful(out=RANKED, timers=True)
+    def rank_all(ctx: Invocation) -> None:
+        rank(ctx, top)
+
+    return rank_all
+
+
+def rank(ctx: Invocation, top: int) -> None:
+    """Remember the counts of a window, and rank them when all have come; ties by the hashtag."""
+    counted = ctx.state.setdefault("counted", [])
+    if ctx.reason is Reason.TIMER:
+        for place, (minus, hashtag, end) in enumerate(nsmallest(top, counted), 1):
+            ctx.emit(window_end=end, rank=place, hashtag=hashtag, n=-minus)
+        ctx.state.clear()
+        return
+    if not counted:  # all counts of a window come at one time, so the next instant is soon enough
+        ctx.set_timer(ctx.time + 1)
+    counted += [(-row.n, row.hashtag, row.window_end) for row in ctx.tuples()]
