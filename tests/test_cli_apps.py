@@ -95,3 +95,12 @@ def test_every_application_is_listed_with_what_it_does(command_line):
     lines = command_line("apps").out.splitlines()
     assert [line.split()[0] for line in lines] == sorted(APPS)
     assert all(len(line.split()) > 3 for line in lines)
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_times_of_any_unit_are_read_back_as_they_were(command_line, tmp_path, ending):
+    path = tmp_path / f"bid.{ending}"
+    command_line("data", "nexmark-q0", "--out", str(path), "--rows", "50")
+    ran = command_line("run", "nexmark-q0", "--engine", "local", "--json", "--input", f"bid={path}")
+    told = json.loads(ran.out)
+    assert (told["rows_out"], told["skipped"]) == (50, {})

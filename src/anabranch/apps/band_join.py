@@ -64,7 +64,7 @@ def build(
 
     Example:
         >>> build()
-        Flow 'band-join': r → r.time → s → s.time → join → out
+        Flow 'band-join': r → s → r.time → s.time → join → out → r.late → s.late
     """
     flow = Flow("band-join")
     if input is not None:
@@ -77,17 +77,14 @@ def build(
         of_r = generate(r_rows(times, largest), R, rows=rows, rate_per_s=due, seed=2 * seed)
         of_s = generate(s_rows(times, largest), S, rows=rows, rate_per_s=due, seed=2 * seed + 1)
         left, right = flow.source("r", of_r), flow.source("s", of_s)
-    (
-        left.timed("r.time", "ts", lateness=lateness, ahead=FAR)
-        .join_where(
-            "join",
-            right.timed("s.time", "ts", lateness=lateness, ahead=FAR),
-            within=window,
-            where=(band("x", "a", NEAR), band("y", "b", NEAR)),
-            buckets=buckets,
-        )
-        .sink("out", collect())
+    left = left.timed("r.time", "ts", lateness=lateness, ahead=FAR)
+    right = right.timed("s.time", "ts", lateness=lateness, ahead=FAR)
+    near = (band("x", "a", NEAR), band("y", "b", NEAR))
+    left.join_where("join", right, within=window, where=near, buckets=buckets).sink(
+        "out", collect()
     )
+    left.late.sink("r.late", collect())
+    right.late.sink("s.late", collect())
     return flow
 
 

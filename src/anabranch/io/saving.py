@@ -72,8 +72,12 @@ def _csv(path: Path, schema: pa.Schema, batches: Batches) -> None:
 def _jsonl(path: Path, schema: pa.Schema, batches: Batches) -> None:
     with path.open("w", encoding="utf-8") as file:
         for batch in batches:
-            for row in python_rows(pa.Table.from_batches([batch])):
-                file.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
+            # Arrow writes times as it reads them, with as many digits as their unit has.
+            columns = [c.cast(pa.string()) if pa.types.is_temporal(c.type) else c for c in batch]
+            texts = pa.table(columns, names=batch.schema.names)
+            file.writelines(
+                json.dumps(row, ensure_ascii=False) + "\n" for row in python_rows(texts)
+            )
 
 
 def _text(path: Path, schema: pa.Schema, batches: Batches) -> None:
