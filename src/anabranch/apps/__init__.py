@@ -69,12 +69,34 @@ def _named(name: str, **given: Any) -> App:
     return App(name, module.replace("-", "_"), given)
 
 
+NEXMARK = (*range(10), 11, 12, 13, 17, 18, 19)
+"""The numbers of that benchmark's queries, each an application of its own too."""
+
 APPS: dict[str, App] = {
     app.name: app
     for app in (
         _named("word-count"),
+        _named("synthetic-word-count"),
+        _named("finance"),
+        _named("micro"),
+        _named("micro-two-regions", shape="two-regions"),
+        _named("micro-tree", shape="tree"),
+        _named("micro-reverse-tree", shape="reverse-tree"),
+        _named("micro-selectivity", shape="selectivity"),
+        _named("micro-joker-chain", shape="joker-chain"),
+        _named("micro-linear", shape="linear"),
+        _named("micro-diamond", shape="diamond"),
+        _named("micro-star", shape="star"),
+        _named("log-watch"),
+        _named("network-monitoring"),
         _named("band-join"),
+        _named("fraud-detection"),
+        _named("spike-detection"),
+        _named("linear-road"),
         _named("hashtag-sequences"),
+        _named("sentiment"),
+        _named("nexmark"),
+        *(_named(f"nexmark-q{number}", query=f"q{number}") for number in NEXMARK),
     )
 }
 

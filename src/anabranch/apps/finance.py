@@ -1,0 +1,294 @@
+"""Finance: quotes that ask less than the average price of the last trades, and how good they are.
+
+The VWAP application of IBM's stream processing systems (SPADE, then SPL), which Joker runs as its
+finance benchmark (§5.4, figure 17). Of each ticker the volume-weighted average price of the last
+four trades is kept, from the fourth trade on: Σ price · volume / Σ volume. A quote meets the latest
+average of its ticker at its own event time; trades of the same instant come before it. Where it
+asks less, it is a bargain, with the index
+
+    size · exp(average - ask),   average and ask in cents.
+
+Prices are whole cents and volumes whole shares, so sums are exact however the stream is batched
+(as long as they stay below 2⁶³). More than 709 cents below the average, the index is infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from itertools import islice, product
+from string import ascii_uppercase
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.apps.inputs import Input, paths_of, read_rows
+from anabranch.errors import BuildError
+from anabranch.flow import Flow, Stream
+from anabranch.io import collect, generate
+from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
+from anabranch.operators.runs import Runs
+from anabranch.operators.shapes import Map, map
+
+SOURCES = ("trades", "quotes")
+WINDOW_TRADES = 4
+LATENESS = timedelta(milliseconds=100)
+TOP = 5
+
+OPENING = np.datetime64("2024-01-02T09:30", "us")
+LOT, ODD_LOTS = 100, 0.2
+DELAYED = 0.1
+
+
+def _columns(**types: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
+
+
+TRADE = _columns(ts=pa.timestamp("us"), ticker=pa.string(), price=pa.int32(), volume=pa.int32())
+QUOTE = _columns(ts=pa.timestamp("us"), ticker=pa.string(), ask=pa.int32(), size=pa.int32())
+
+Ints = npt.NDArray[np.int64]
+
+
+def build(
+    *,
+    input: Input | None = None,
+    rows: int | None = 2_000_000,
+    window: int = WINDOW_TRADES,
+    tickers: int = 1_000,
+    rate_per_s: float = 10_000.0,
+    lateness: timedelta = LATENESS,
+    seed: int = 0,
+) -> Flow:
+    """Find bargains in files of trades and quotes, or in generated ones.
+
+    Args:
+        input: Files of both, by those names: {"trades": "t.csv", "quotes": "q.csv"}.
+        rows: How many trades and how many quotes to generate; None for endless streams.
+        window: Over how many trades of a ticker prices are averaged.
+        tickers: How many tickers are generated; the one of rank r in proportion to 1/r.
+        rate_per_s: How many generated trades, and quotes, fall into a second of event time.
+        lateness: How far out of order a tuple may come; what is later leaves to `<source>.late`.
+        seed: Decides the generated trades and quotes.
+
+    Example:
+        >>> build()
+        Flow 'finance': trades → trade-filter → trades.time → trades.late → quotes → \
+quote-filter → quotes.time → quotes.late → vwap-sums → vwap → quote → met → bargain-index → out
+    """
+    flow = Flow("finance")
+    market = Market(tickers, rate_per_s, lateness)
+
+    def ready(name: str, make: Any, columns: pa.Schema, filter: str, seed: int) -> Stream:
+        if input is None:
+            given = flow.source(name, generate(make, columns, rows=rows, seed=seed))
+        else:
+            given = read_rows(flow, name, paths_of(input, name, SOURCES), columns)
+        timed = given.filter(filter, above_zero).timed(f"{name}.time", "ts", lateness=lateness)
+        timed.late.sink(f"{name}.late", collect())
+        return timed
+
+    trades = ready("trades", market.trades, TRADE, "trade-filter", 2 * seed)
+    quotes = ready("quotes", market.quotes, QUOTE, "quote-filter", 2 * seed + 1)
+    averages = trades.apply("vwap-sums", sums_of_last(window)).apply("vwap", average)
+    (
+        averages.union("met", quotes.apply("quote", asked(averages.schema)))
+        .apply("bargain-index", bargains)
+        .sink("out", collect())
+    )
+    return flow
+
+
+def above_zero(batch: pa.RecordBatch) -> pa.Array:
+    """Rows whose numbers are positive; one of nulls or zeros says nothing about a price."""
+    whole = pc.and_(pc.is_valid(batch["ts"]), pc.is_valid(batch["ticker"]))
+    for number in batch.columns[2:]:
+        whole = pc.and_(whole, pc.greater(number, 0))
+    return whole
+
+
+def sums_of_last(window: int) -> KeyedBatch:
+    """The step: what the last trades of a ticker were worth, and how many shares they moved.
+
+    The worth and the shares of the trades before are the state, one column for each of them.
+    """
+    if window < 1:
+        raise BuildError(
+            "vwap-sums", "a window of at least one trade", str(window), "give 1 or more"
+        )
+    ages = range(window - 1)
+    columns = [f"{name}_{age}" for name in ("worth", "shares") for age in ages]
+    held = "".join(f", {name}: int64" for name in columns)
+
+    @keyed(
+        key="ticker",
+        state=f"trades: int64{held}",
+        out="worth: int64, shares: int64",
+        keeps=("ts", "ticker"),
+    )
+    def sums(batch: pa.RecordBatch, state: KeyedState) -> tuple[dict[str, Ints], Ints]:
+        volume = batch["volume"].to_numpy().astype(np.int64)
+        worth = batch["price"].to_numpy() * volume
+        runs = Runs(state.codes, state.groups)
+        before = state["trades"]
+        state["trades"] = before + runs.counts
+        full = np.flatnonzero(before[state.codes] + runs.ranks() + 1 >= window)
+        made = {}
+        for name, values in (("worth", worth), ("shares", volume)):
+            past = np.array([state[f"{name}_{age}"] for age in ages], np.int64)
+            totals, past = sliding_sums(runs, values, past.reshape(len(ages), state.groups))
+            for age in ages:
+                state[f"{name}_{age}"] = past[age]
+            made[name] = totals[full]
+        return made, full
+
+    return sums
+
+
+def sliding_sums(runs: Runs, values: Ints, past: Ints) -> tuple[Ints, Ints]:
+    """For each row the sum of it and of those before it in its group; and what is past then.
+
+    Args:
+        runs: The rows by group.
+        values: One for each row.
+        past: By age, oldest first, and group: values from before these rows.
+
+    Example:
+        >>> runs = Runs(np.array([0, 1, 0]), groups=2)
+        >>> totals, past = sliding_sums(runs, np.array([1, 10, 2]), np.array([[5, 50]]))
+        >>> totals.tolist(), past.tolist()
+        ([6, 60, 3], [[2, 10]])
+    """
+    ages, groups = past.shape
+    # Each group's rows in a row, and in front of them what is past: no sum reaches further back.
+    fronts = runs.starts + np.arange(groups) * ages
+    rows = np.arange(len(runs)) + (runs.codes[runs.order] + 1) * ages
+    line = np.empty(len(runs) + past.size, np.int64)
+    line[fronts + np.arange(ages)[:, None]] = past
+    line[rows] = values[runs.order]
+    # Differences of sums that have wrapped around are right all the same.
+    until = np.concatenate([np.zeros(1, np.int64), np.cumsum(line)])
+    totals = np.empty(len(runs), np.int64)
+    totals[runs.order] = until[rows + 1] - until[rows - ages]
+    return totals, line[fronts + runs.counts + np.arange(ages)[:, None]]
+
+
+@map(out="vwap: double, ask: int32, size: int32", keeps=("ts", "ticker"))
+def average(batch: pa.RecordBatch) -> dict[str, Any]:
+    """Sums to a price, in the columns of what it will be compared with; it asks nothing itself."""
+    price = batch["worth"].to_numpy() / batch["shares"].to_numpy()
+    nothing = np.zeros(batch.num_rows, np.int32)
+    return {"vwap": price, "ask": nothing, "size": nothing}
+
+
+def asked(like: pa.Schema) -> Map:
+    """The step: a quote in the columns of an average."""
+
+    @map(out=like)
+    def quote(batch: pa.RecordBatch) -> dict[str, Any]:
+        given = {name: batch[name] for name in ("ts", "ticker", "ask", "size")}
+        return {**given, "vwap": np.zeros(batch.num_rows)}
+
+    return quote
+
+
+@keyed(
+    key="ticker",
+    state="vwap: double",
+    out="vwap: double, index: double",
+    keeps=("ts", "ticker", "ask", "size"),
+)
+def bargains(batch: pa.RecordBatch, state: KeyedState) -> tuple[dict[str, Any], Ints]:
+    """Quotes below the latest average of their ticker, with their index."""
+    ask, vwap = batch["ask"].to_numpy(), batch["vwap"].to_numpy()
+    runs = Runs(state.codes, state.groups)
+    order, places = runs.order, np.arange(len(runs))
+    # Row by row in the order of tickers: the last place before it that holds an average.
+    latest = np.maximum.accumulate(np.where(ask[order] == 0, places, -1))
+    own = latest >= runs.starts[runs.codes[order]]
+    known = np.empty(len(runs))
+    known[order] = np.where(own, vwap[order[latest]], state["vwap"][runs.codes[order]])
+    state["vwap"] = known[runs.last_rows()]
+    found = np.flatnonzero((ask > 0) & (known > ask))
+    with np.errstate(over="ignore"):
+        index = batch["size"].to_numpy()[found] * np.exp(known[found] - ask[found])
+    return {"vwap": known[found], "index": index}, found
+
+
+def summary(found: Mapping[str, pa.Table]) -> str:
+    """How many bargains there are, and the best of them.
+
+    Example:
+        >>> cheap = {"ticker": ["IBM"], "ask": [9_900], "size": [200], "vwap": [9_902.5]}
+        >>> print(summary({"out": pa.table({**cheap, "index": [2436.5]})}))
+        1 bargains in 1 tickers, the best:
+          IBM  200 shares at 99.00, average 99.025, index 2.44e+03
+    """
+    table = found["out"]
+    best = table.sort_by([("index", "descending"), ("ticker", "ascending")]).slice(0, TOP)
+    lines = [
+        f"  {row['ticker']}  {row['size']:,} shares at {row['ask'] / 100:,.2f}, "
+        f"average {row['vwap'] / 100:,.3f}, index {row['index']:.3g}"
+        for row in best.to_pylist()
+    ]
+    tickers = pc.count_distinct(table["ticker"]).as_py()
+    return "\n".join([f"{table.num_rows:,} bargains in {tickers:,} tickers, the best:", *lines])
+
+
+class Market:
+    """Makes trades and quotes: few tickers have most of them, and prices move slowly.
+
+    Each row follows from the seed and its number alone. The price of a ticker is a function of
+    time, two waves around a level of its own. A trade is made half a spread above or below it, a
+    quote asks half a spread more, and both stray by some cents. Every tenth row comes too late to
+    be in order, within the lateness.
+    """
+
+    def __init__(self, tickers: int, rate_per_s: float, lateness: timedelta) -> None:
+        """Draw the tickers; they do not depend on the seed of the rows."""
+        rng = np.random.default_rng(tickers)
+        letters = islice(product(ascii_uppercase, repeat=4), tickers)
+        self._names = pa.array(["".join(each) for each in letters])
+        self._ranks = np.cumsum(1.0 / np.arange(1, tickers + 1))
+        self._level = 500 * 100 ** rng.random(tickers)  # 5 to 500 dollars
+        self._slow_s, self._quick_s = rng.uniform(900, 3600, tickers), rng.uniform(20, 60, tickers)
+        self._half_spread = rng.integers(1, 4, tickers) / 2
+        self._gap_us, self._most_us = 1e6 / rate_per_s, lateness / timedelta(microseconds=1)
+
+    def trades(self, rng: np.random.Generator, index: Ints) -> dict[str, Any]:
+        """Columns of trades, for `generate`."""
+        ticker, ts, price = self._prices(rng, index)
+        side = rng.choice([-1, 1], len(index)) * self._half_spread[ticker]
+        odd = rng.random(len(index)) < ODD_LOTS
+        volume = np.where(odd, rng.integers(1, LOT, len(index)), _lots(rng, len(index)))
+        made = _cents(price + side + rng.normal(0, 2, len(index)))
+        return {"ts": ts, "ticker": self._names.take(ticker), "price": made, "volume": volume}
+
+    def quotes(self, rng: np.random.Generator, index: Ints) -> dict[str, Any]:
+        """Columns of quotes, for `generate`."""
+        ticker, ts, price = self._prices(rng, index)
+        ask = _cents(price + self._half_spread[ticker] + rng.normal(0, 1.5, len(index)))
+        size = _lots(rng, len(index))
+        return {"ts": ts, "ticker": self._names.take(ticker), "ask": ask, "size": size}
+
+    def _prices(self, rng: np.random.Generator, index: Ints) -> tuple[Ints, Any, Any]:
+        ticker = np.searchsorted(self._ranks, rng.random(len(index)) * self._ranks[-1])
+        delayed = rng.random(len(index)) < DELAYED
+        us = index * self._gap_us - delayed * rng.random(len(index)) * 0.99 * self._most_us
+        slow, quick = (
+            np.sin(2e-6 * np.pi * us / period[ticker] + ticker)
+            for period in (self._slow_s, self._quick_s)
+        )
+        price = self._level[ticker] * (1 + 0.01 * slow + 0.001 * quick)
+        return ticker, OPENING + us.astype("timedelta64[us]"), price
+
+
+def _lots(rng: np.random.Generator, rows: int) -> Ints:
+    return LOT * rng.geometric(0.4, rows)
+
+
+def _cents(price: npt.NDArray[np.float64]) -> Ints:
+    return np.maximum(np.rint(price), 1).astype(np.int64)

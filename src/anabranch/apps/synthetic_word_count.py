@@ -1,0 +1,67 @@
+"""Synthetic word count: word count with an operator in front that keeps every line for a while.
+
+An application of the stepwise profiling paper (§6.1.1): it gives the same counts as word count, and
+needs other plans, since its first operator takes time but no processor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.apps.micro_operators import wait
+from anabranch.apps.word_count import split, summary, zipf_lines
+from anabranch.flow import Flow
+from anabranch.io import collect, files, generate, memory
+from anabranch.io.files import Paths
+from anabranch.operators.aggregates import count
+
+__all__ = ["build", "summary"]
+
+WAIT_MS = 1.0
+
+_LINE = pa.schema([("line", pa.string())])
+
+
+def build(
+    *,
+    text: str | None = None,
+    input: Paths | None = None,
+    rows: int | None = 15_000,
+    wait_ms: float = WAIT_MS,
+    rate_per_s: float | None = 2_000.0,
+    distinct: int = 10_000,
+    seed: int = 0,
+) -> Flow:
+    """Count the words of lines that wait first.
+
+    Args:
+        text: Lines to count.
+        input: Text files: a path, a directory, a pattern, or several of those.
+        rows: How many lines to generate when neither is given; None for an endless stream.
+        wait_ms: How long each line waits, in milliseconds.
+        rate_per_s: How many generated lines become due in a second, since batches that hold all
+            lines there are would wait for all of them; None for all at once.
+        distinct: How many different words are generated; their frequencies follow Zipf's law.
+        seed: Decides the generated words.
+
+    Example:
+        >>> build(text="to be or not to be")
+        Flow 'synthetic-word-count': lines → wait → split → count.combine → count → out
+    """
+    if text is not None:
+        source: Any = memory([{"line": line} for line in text.splitlines()], _LINE)
+    elif input is not None:
+        source = files(input, format="text")
+    else:
+        source = generate(zipf_lines(distinct), _LINE, rows=rows, rate_per_s=rate_per_s, seed=seed)
+    flow = Flow("synthetic-word-count")
+    (
+        flow.source("lines", source)
+        .apply("wait", wait(wait_ms))
+        .apply("split", split)
+        .aggregate("count", key="word", n=count(), emit="changes")
+        .sink("out", collect())
+    )
+    return flow
