@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.inputs import Input, paths_of, read_rows
+from anabranch.apps.inputs import FAR, Input, paths_of, read_rows
 from anabranch.errors import BuildError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
@@ -87,7 +87,8 @@ quote-filter → quotes.time → quotes.late → vwap-sums → vwap → quote �
             given = flow.source(name, generate(make, columns, rows=rows, seed=seed))
         else:
             given = read_rows(flow, name, paths_of(input, name, SOURCES), columns)
-        timed = given.filter(filter, above_zero).timed(f"{name}.time", "ts", lateness=lateness)
+        wanted = given.filter(filter, above_zero)
+        timed = wanted.timed(f"{name}.time", "ts", lateness=lateness, ahead=FAR)
         timed.late.sink(f"{name}.late", collect())
         return timed
 

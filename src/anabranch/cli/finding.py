@@ -89,12 +89,14 @@ def arguments(
 def as_value(name: str, parameter: inspect.Parameter, text: str) -> Any:
     """A setting in the type of its default; a length of time is given in seconds."""
     usual = parameter.default
-    if isinstance(usual, str) or usual in (None, inspect.Parameter.empty):
+    if isinstance(usual, str):
         return text
     if text == "none" and "None" in str(parameter.annotation):
         return None
     try:
         value = json.loads(text)
+        if usual in (None, inspect.Parameter.empty):
+            return value
         if isinstance(usual, timedelta):
             return timedelta(seconds=value)
         if type(value) is int and type(usual) is float:
@@ -102,7 +104,8 @@ def as_value(name: str, parameter: inspect.Parameter, text: str) -> Any:
         if type(value) is type(usual):
             return value
     except (ValueError, TypeError):
-        pass
+        if usual in (None, inspect.Parameter.empty):
+            return text
     raise UnknownNameError(
         name,
         f"{parameter.name} as {type(usual).__name__}, such as {usual!r}",
