@@ -1,0 +1,115 @@
+"""NEXMark: queries over an online auction, a benchmark that most stream processors know.
+
+By Tucker and others (2002), today in the forms of Apache Beam and of nexmark/nexmark for Flink,
+whose SQL defines what is asked here. Each query is a function of a few lines, in the order of how
+much it takes: `one_by_one`, `windows`, `joins`, `rankings`, `winning`. Two have operators of their
+own, `hot_items` and `closing`; all else is built in. Results of windows (q5, q7, q8, q11, q12) tell
+theirs beyond what the SQL selects; where a query differs otherwise, it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from anabranch.apps.inputs import Input
+from anabranch.apps.nexmark import joins, one_by_one, rankings, windows, winning
+from anabranch.apps.nexmark.events import Events
+from anabranch.apps.nexmark.generator import Pace
+from anabranch.errors import UnknownNameError
+from anabranch.flow import Flow, Stream
+from anabranch.io import collect
+
+SHOWN_ROWS, SHOWN_LETTERS = 5, 24
+
+
+class Query(NamedTuple):
+    """A query, and the kinds of events that it reads."""
+
+    ask: Callable[[Events], Stream]
+    sources: tuple[str, ...]
+
+
+QUERIES = {
+    "q0": Query(one_by_one.q0, ("bid",)),
+    "q1": Query(one_by_one.q1, ("bid",)),
+    "q2": Query(one_by_one.q2, ("bid",)),
+    "q3": Query(joins.q3, ("person", "auction")),
+    "q4": Query(winning.q4, ("auction", "bid")),
+    "q5": Query(windows.q5, ("bid",)),
+    "q6": Query(winning.q6, ("auction", "bid")),
+    "q7": Query(windows.q7, ("bid",)),
+    "q8": Query(joins.q8, ("person", "auction")),
+    "q9": Query(winning.q9, ("auction", "bid")),
+    "q11": Query(windows.q11, ("bid",)),
+    "q12": Query(windows.q12, ("bid",)),
+    "q13": Query(one_by_one.q13, ("bid",)),
+    "q17": Query(rankings.q17, ("bid",)),
+    "q18": Query(rankings.q18, ("bid",)),
+    "q19": Query(rankings.q19, ("bid",)),
+}
+
+
+def build(
+    *,
+    query: str = "q5",
+    input: Input | None = None,
+    rows: int | None = 3_000_000,
+    rate_per_s: float = 10_000.0,
+    lateness: timedelta = timedelta(seconds=4),
+    delayed: float = 0.1,
+    paced: bool = False,
+    seed: int = 0,
+) -> Flow:
+    """Ask a query of an auction's events.
+
+    Args:
+        query: Which one: q0 to q9, q11 to q13, q17 to q19.
+        input: Files of the kinds of events that it reads: {"auction": "a.csv", "bid": "b.csv"}, or
+            the bids alone.
+        rows: How many events to generate, of which 2 % are persons, 6 % auctions and 92 % bids; a
+            query reads those that it asks about. None for an endless stream.
+        rate_per_s: How many generated events fall into a second of event time.
+        lateness: How far out of order an event may come; what is later goes to the sink `late`, or
+            to `<source>.late` where there are two. As in Flink's tables.
+        delayed: Share of generated events that come late, by up to three seconds.
+        paced: Whether generated events become due at that rate, too, instead of all at once.
+        seed: Decides the generated events.
+
+    Example:
+        >>> build(query="q2")
+        Flow 'nexmark-q2': bid → select → out
+    """
+    if query not in QUERIES:
+        raise UnknownNameError(
+            "nexmark", f"a query among {list(QUERIES)}", repr(query), "choose one of those"
+        )
+    flow = Flow(f"nexmark-{query}")
+    ask, sources = QUERIES[query]
+    pace = Pace(rate_per_s, delayed)
+    events = Events(flow, sources, input, rows, pace, lateness, paced, seed)
+    ask(events).sink("out", collect())
+    return flow
+
+
+def summary(found: Mapping[str, pa.Table]) -> str:
+    """How many results there are, and the last of them.
+
+    Example:
+        >>> print(summary({"out": pa.table({"auction": [1000, 1007], "num": [42, 37]})}))
+        2 results; the last:
+          auction 1000, num 42
+          auction 1007, num 37
+    """
+    table = found["out"]
+    last = table.slice(max(table.num_rows - SHOWN_ROWS, 0)).to_pylist()
+    lines = ["  " + ", ".join(f"{name} {_short(row[name])}" for name in row) for row in last]
+    return "\n".join([f"{table.num_rows:,} results{'; the last:' if lines else ''}", *lines])
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= SHOWN_LETTERS else text[: SHOWN_LETTERS - 1] + "…"

@@ -1,0 +1,68 @@
+"""Queries about what auctions were sold for: q4, q6, q9.
+
+The winning bid of an auction is the highest that was made while it was open, from `dateTime` to
+`expires`, both included; of equal ones the first. It is known when the auction is over. Whether it
+reached the reserve is not asked, as in Flink's SQL; Beam asks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.apps.nexmark.closing import WinningBids
+from anabranch.apps.nexmark.events import AUCTION, Events
+from anabranch.apps.nexmark.joins import FOREVER
+from anabranch.flow import Stream
+from anabranch.operators.aggregates import count, mean
+from anabranch.operators.invocation import Invocation
+from anabranch.operators.shapes import map
+from anabranch.operators.tuples import partitioned
+
+LAST_SOLD = 10
+
+
+@map(out="auction: int64", keeps="*")
+def items(batch: pa.RecordBatch) -> dict[str, Any]:
+    """Auctions, whose id has also the name that bids have for it."""
+    return {"auction": batch["id"]}
+
+
+def sold_items(events: Events) -> Stream:
+    """The winning bids, with seller and category."""
+    auctions = events.in_time("auction", "id", "expires", "seller", "category")
+    bids = events.in_time("bid", "auction", "bidder", "price")
+    return auctions.apply("items", items).apply("winning", WinningBids(), bids)
+
+
+def q4(events: Events) -> Stream:
+    """Average price for a category: of the winning bids of all auctions that are over."""
+    return sold_items(events).aggregate(
+        "average", key="category", emit="changes", auctions=count(), avg_price=mean("price")
+    )
+
+
+@partitioned(key="seller", out="seller: int64, auction: int64, avg_price: float64")
+def last_sold(ctx: Invocation) -> None:
+    """The average price of what a seller sold last."""
+    prices = ctx.state.setdefault("prices", deque(maxlen=LAST_SOLD))
+    for sold in ctx.tuples():
+        prices.append(sold.price)
+        ctx.emit(auction=sold.auction, avg_price=sum(prices) / len(prices))
+
+
+def q6(events: Events) -> Stream:
+    """Average selling price by seller: of their last ten auctions, whenever one is over."""
+    return sold_items(events).apply("last-sold", last_sold)
+
+
+def q9(events: Events) -> Stream:
+    """Winning bids: each auction that was bid on, with the bid that won it."""
+    auctions = events.in_time("auction", *AUCTION.names).apply("items", items)
+    bids = events.in_time("bid", "auction", "bidder", "price")
+    won = auctions.apply("winning", WinningBids(), bids).map(
+        "bids", lambda batch: {}, keeps=("auction", "bidder", "price", "bid_dateTime")
+    )
+    return auctions.join("sold", won, key="auction", within=FOREVER)

@@ -1,0 +1,259 @@
+"""The queries of NEXMark by their definitions, over all events at once."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from tests.apps.cases import Case, Row, Rows, Times
+
+EPOCH = datetime(1970, 1, 1)
+TEN_SECONDS, TWO_SECONDS = timedelta(seconds=10), timedelta(seconds=2)
+RATE = 4.0
+BIDS_PER_S = RATE * 46 / 50
+
+
+def picked(row: Row, *names: str) -> Row:
+    return {name: row[name] for name in names}
+
+
+def begin(time: datetime, size: timedelta = TEN_SECONDS) -> datetime:
+    """Of the window of a size that a time is in."""
+    return time - (time - EPOCH) % size
+
+
+def by(rows: Iterable[Row], *names: str) -> dict[tuple[object, ...], list[Row]]:
+    groups = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[name] for name in names)].append(row)
+    return dict(groups)
+
+
+# One bid at a time
+
+
+def q0(rows: Rows) -> list[Row]:
+    return rows["bid"]
+
+
+def q1(rows: Rows) -> list[Row]:
+    return [{**bid, "price": bid["price"] * Decimal("0.908")} for bid in rows["bid"]]
+
+
+def q2(rows: Rows) -> list[Row]:
+    return [bid for bid in rows["bid"] if bid["auction"] % 123 == 0]
+
+
+def q13(rows: Rows) -> list[Row]:
+    return [{**bid, "value": str(bid["auction"] % 10_000)} for bid in rows["bid"]]
+
+
+# Windows
+
+
+def q5(rows: Rows) -> list[Row]:
+    first, last = (begin(f(b["dateTime"] for b in rows["bid"]), TWO_SECONDS) for f in (min, max))
+    hottest, start = [], first - TEN_SECONDS
+    while start <= last:
+        end = start + TEN_SECONDS
+        counts = Counter(b["auction"] for b in rows["bid"] if start <= b["dateTime"] < end)
+        hottest += [
+            {"auction": auction, "window_start": start, "window_end": end, "num": n}
+            for auction, n in sorted(counts.items())
+            if n == max(counts.values())
+        ]
+        start += TWO_SECONDS
+    return hottest
+
+
+def q7(rows: Rows) -> list[Row]:
+    bids = sorted(rows["bid"], key=lambda bid: bid["dateTime"])
+    windowed = [{**bid, "window_end": begin(bid["dateTime"]) + TEN_SECONDS} for bid in bids]
+    highest = {
+        window: max(bid["price"] for bid in of_it)
+        for (window,), of_it in by(windowed, "window_end").items()
+    }
+    return [bid for bid in windowed if bid["price"] == highest[bid["window_end"]]]
+
+
+def q11(rows: Rows) -> list[Row]:
+    sessions = []
+    for (bidder,), bids in by(rows["bid"], "bidder").items():
+        parts: list[list[datetime]] = []
+        for time in sorted(bid["dateTime"] for bid in bids):
+            if not parts or time - parts[-1][-1] >= TEN_SECONDS:
+                parts.append([])
+            parts[-1].append(time)
+        sessions += [
+            {
+                "bidder": bidder,
+                "window_start": times[0],
+                "window_end": times[-1] + TEN_SECONDS,
+                "bid_count": len(times),
+            }
+            for times in parts
+        ]
+    return sessions
+
+
+def q12(rows: Rows) -> list[Row]:
+    arrivals = Counter(
+        (begin(EPOCH + timedelta(microseconds=int(number / BIDS_PER_S * 1e6))), bid["bidder"])
+        for number, bid in enumerate(rows["bid"])
+    )
+    return [
+        {"bidder": bidder, "window_start": start, "window_end": start + TEN_SECONDS, "bid_count": n}
+        for (start, bidder), n in arrivals.items()
+    ]
+
+
+# Joins
+
+
+def q3(rows: Rows) -> list[Row]:
+    return [
+        {**picked(person, "name", "city", "state"), "auction": auction["id"]}
+        for person in rows["person"]
+        for auction in rows["auction"]
+        if auction["seller"] == person["id"]
+        and auction["category"] == 10
+        and person["state"] in {"OR", "ID", "CA"}
+    ]
+
+
+def q8(rows: Rows) -> list[Row]:
+    sold = {(auction["seller"], begin(auction["dateTime"])) for auction in rows["auction"]}
+    came = {(person["id"], person["name"], begin(person["dateTime"])) for person in rows["person"]}
+    return [
+        {"id": person, "name": name, "starttime": start}
+        for person, name, start in came
+        if (person, start) in sold
+    ]
+
+
+# Winning bids
+
+
+def won(rows: Rows) -> list[tuple[Row, Row]]:
+    """Auctions with the bids that won them, in the order of their ends."""
+    pairs = []
+    for auction in rows["auction"]:
+        bids = [
+            bid
+            for bid in sorted(rows["bid"], key=lambda bid: bid["dateTime"])
+            if bid["auction"] == auction["id"]
+            and auction["dateTime"] <= bid["dateTime"] <= auction["expires"]
+        ]
+        if bids:
+            pairs.append((auction, max(bids, key=lambda bid: bid["price"])))
+    return sorted(pairs, key=lambda pair: (pair[0]["expires"], pair[0]["id"]))
+
+
+def q4(rows: Rows) -> list[Row]:
+    prices = defaultdict(list)
+    for auction, bid in won(rows):
+        prices[auction["category"]].append(bid["price"])
+    return [
+        {"category": category, "auctions": len(paid), "avg_price": sum(paid) / len(paid)}
+        for category, paid in prices.items()
+    ]
+
+
+def q6(rows: Rows) -> list[Row]:
+    averages, prices = [], defaultdict(list)
+    for auction, bid in won(rows):
+        seller = auction["seller"]
+        prices[seller].append(bid["price"])
+        last = prices[seller][-10:]
+        averages.append(
+            {"seller": seller, "auction": auction["id"], "avg_price": sum(last) / len(last)}
+        )
+    return averages
+
+
+def q9(rows: Rows) -> list[Row]:
+    return [
+        {
+            **auction,
+            "auction": auction["id"],
+            **picked(bid, "bidder", "price"),
+            "bid_dateTime": bid["dateTime"],
+        }
+        for auction, bid in won(rows)
+    ]
+
+
+# Tables that change
+
+
+def q17(rows: Rows) -> list[Row]:
+    bids = [{**bid, "day": bid["dateTime"].date()} for bid in rows["bid"]]
+    report = []
+    for (auction, day), of_it in by(bids, "auction", "day").items():
+        prices = [bid["price"] for bid in of_it]
+        cheap = sum(price < 10_000 for price in prices)
+        dear = sum(price >= 1_000_000 for price in prices)
+        report.append(
+            {
+                "auction": auction,
+                "day": day,
+                "total_bids": len(prices),
+                "rank1_bids": cheap,
+                "rank2_bids": len(prices) - cheap - dear,
+                "rank3_bids": dear,
+                "min_price": min(prices),
+                "max_price": max(prices),
+                "avg_price": sum(prices) / len(prices),
+                "sum_price": sum(prices),
+            }
+        )
+    return report
+
+
+def q18(rows: Rows) -> list[Row]:
+    groups = by(rows["bid"], "bidder", "auction").values()
+    return [{"rank": 1, **max(bids, key=lambda bid: bid["dateTime"])} for bids in groups]
+
+
+def q19(rows: Rows) -> list[Row]:
+    return [
+        {"rank": rank, **bid}
+        for bids in by(rows["bid"], "auction").values()
+        for rank, bid in enumerate(sorted(bids, key=lambda bid: -bid["price"])[:10], start=1)
+    ]
+
+
+QUERIES: dict[str, Callable[[Rows], list[Row]]] = {
+    f.__name__: f for f in (q0, q1, q2, q3, q4, q5, q6, q7, q8, q9, q11, q12, q13, q17, q18, q19)
+}
+UNORDERED = {"q3", "q8", "q11", "q12"}
+ONE_SOURCE, TWO_SOURCES = {"q5", "q7", "q11"}, {"q3", "q4", "q6", "q8", "q9"}
+SMALL = {"q2": 2000, "q3": 4000, "q8": 1500}
+LARGE = {"q5": 400}
+RATES = {"q5": 10.0, "q8": 20.0}
+LATENESS = timedelta(seconds=4)
+
+
+def case(name: str, query: str) -> Case:
+    def expected(rows: Rows) -> Rows:
+        late = ["late"] if query in ONE_SOURCE else []
+        late += [f"{source}.late" for source in rows if query in TWO_SOURCES]
+        return {"out": QUERIES[query](rows), **{sink: [] for sink in late}}
+
+    sources = {"q3": "person auction", "q8": "person auction"}.get(query, "auction bid").split()
+    timed = ["bid"] if query in ONE_SOURCE else sources if query in TWO_SOURCES else []
+    given = {"rate_per_s": RATES.get(query, RATE)}
+    small = SMALL.get(query, 100)
+    return Case(
+        name,
+        {"rows": small, **given},
+        {"rows": LARGE.get(query, max(2 * small, 800)), "seed": 1, "lateness": LATENESS, **given},
+        expected,
+        {source: Times(lambda row: row["dateTime"], LATENESS) for source in timed},
+        frozenset({"out"} if query in UNORDERED else {}),
+    )
+
+
+CASES = [case("nexmark", "q5"), *(case(f"nexmark-{query}", query) for query in QUERIES)]

@@ -1,0 +1,373 @@
+"""NEXMark's queries: examples by hand, files, and what must not matter."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+import anabranch as ab
+from anabranch.apps import APPS
+from anabranch.apps.nexmark import QUERIES, build, summary
+from anabranch.errors import AnabranchError
+from anabranch.graph import Role
+from anabranch.io.saving import save
+from anabranch.testing.recording import Recording
+from anabranch.testing.sequential import run_sequential
+
+NOON = datetime(2015, 7, 15, 12)
+USUAL = {
+    "person": {"id": 1, "name": "Ann", "city": "Bend", "state": "OR"},
+    "auction": {"id": 7, "seller": 1, "category": 10, "initialBid": 1, "reserve": 1},
+    "bid": {"auction": 7, "bidder": 5, "price": 100},
+}
+
+
+def at(seconds):
+    return NOON + timedelta(seconds=seconds)
+
+
+def auction(opens, over, **more):
+    return {"dateTime": at(opens), "expires": at(over), **more}
+
+
+def bid(seconds, price=100, **more):
+    return {"dateTime": at(seconds), "price": price, **more}
+
+
+def fed(query, **given):
+    """A query on events of which only what matters is given."""
+    flow = build(query=query, rows=1)
+    tables = {}
+    for name in flow.names(Role.SOURCE):
+        schema = flow.graph.steps[name].body.source.schema
+        rows = [{**USUAL[name], **row} for row in given.get(name, [])]
+        tables[name] = pa.Table.from_pylist(
+            [{column: row.get(column) for column in schema.names} for row in rows], schema
+        )
+    return Recording(tables, {name: {} for name in tables}).feed(flow)
+
+
+def ask(query, **given):
+    return run_sequential(fed(query, **given)).rows("out")
+
+
+def found(rows, *names):
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+# One bid at a time
+
+
+def test_q1_converts_exactly_up_to_the_largest_price():
+    prices = [1, 99, 2**63 - 1, -(2**63)]
+    converted = ask("q1", bid=[bid(0, price) for price in prices])
+    assert found(converted, "price") == [(Decimal("0.908") * price,) for price in prices]
+
+
+def test_q2_selects_every_123rd_auction():
+    bids = [bid(0, n, auction=n) for n in (0, 1, 122, 123, 124, 246, 2**63 - 1)]
+    assert found(ask("q2", bid=bids), "auction", "price") == [(0, 0), (123, 123), (246, 246)]
+
+
+def test_q13_looks_the_auction_up_beside_the_stream():
+    bids = [bid(0, auction=n) for n in (3, 10_003, 29_999)]
+    assert found(ask("q13", bid=bids), "auction", "value") == [
+        (3, "3"),
+        (10_003, "3"),
+        (29_999, "9999"),
+    ]
+
+
+# Windows
+
+
+def test_q5_tells_all_auctions_that_tie():
+    bids = [bid(0, auction=1), bid(1, auction=2), bid(1, auction=1), bid(3, auction=2)]
+    windows = found(ask("q5", bid=bids), "window_start", "auction", "num")
+    assert windows == [
+        (at(-8), 1, 2),
+        (at(-6), 1, 2),
+        (at(-6), 2, 2),
+        (at(-4), 1, 2),
+        (at(-4), 2, 2),
+        (at(-2), 1, 2),
+        (at(-2), 2, 2),
+        (at(0), 1, 2),
+        (at(0), 2, 2),
+        (at(2), 2, 1),
+    ]
+
+
+def test_q5_begins_a_window_with_a_bid_on_its_border_and_ends_before_the_next():
+    ends = found(ask("q5", bid=[bid(10)]), "window_start")
+    assert ends == [(at(2),), (at(4),), (at(6),), (at(8),), (at(10),)]
+
+
+def test_q5_leaves_out_windows_without_bids():
+    windows = found(ask("q5", bid=[bid(0), bid(100)]), "window_start", "num")
+    assert windows == [(at(n), 1) for n in (-8, -6, -4, -2, 0, 92, 94, 96, 98, 100)]
+
+
+def test_q7_tells_all_highest_bids_of_a_window_in_the_order_of_time():
+    bids = [bid(1, 5), bid(9.999, 7, bidder=1), bid(6, 7, bidder=2), bid(10, 9), bid(11, 8)]
+    assert found(ask("q7", bid=bids), "dateTime", "price", "bidder") == [
+        (at(6), 7, 2),
+        (at(9.999), 7, 1),
+        (at(10), 9, 5),
+    ]
+
+
+def test_q7_takes_prices_at_the_edge_of_their_type():
+    bids = [bid(0, -(2**63)), bid(10, 2**63 - 1), bid(11, 2**63 - 2)]
+    assert found(ask("q7", bid=bids), "price") == [(-(2**63),), (2**63 - 1,)]
+
+
+def test_q11_parts_sessions_by_ten_seconds_of_silence():
+    bids = [bid(0), bid(9.999), bid(19.999), bid(20), bid(19.5, bidder=6)]
+    sessions = found(ask("q11", bid=bids), "bidder", "window_start", "window_end", "bid_count")
+    assert sessions == [
+        (5, at(0), at(19.999), 2),
+        (6, at(19.5), at(29.5), 1),
+        (5, at(19.999), at(30), 2),
+    ]
+
+
+def test_q12_counts_by_arrival_whatever_the_time_of_a_bid():
+    # 9200 bids a second arrive, so the first window takes 92,000.
+    whole = ask("q12", bid=[bid(n % 7) for n in range(5)])
+    assert found(whole, "bidder", "bid_count") == [(5, 5)]
+    flow = build(query="q12", rows=1000, rate_per_s=10.0)
+    starts = sorted({row["window_start"] for row in run_sequential(flow).rows("out")})
+    assert starts == [datetime(1970, 1, 1) + timedelta(seconds=10 * n) for n in range(10)]
+
+
+# Joins
+
+
+def test_q3_pairs_whoever_comes_first():
+    people = [{"id": 1, "dateTime": at(5)}, {"id": 2, "dateTime": at(6), "state": "WA"}]
+    auctions = [
+        auction(1, 9, id=70),
+        auction(8, 9, id=71),
+        auction(8, 9, id=72, category=11),
+        auction(8, 9, id=73, seller=2),
+    ]
+    pairs = ask("q3", person=people, auction=auctions)
+    assert found(pairs, "name", "state", "auction") == [("Ann", "OR", 70), ("Ann", "OR", 71)]
+
+
+def test_q3_remembers_people_for_years():
+    auctions = [auction(day * 86_400, day * 86_400, id=day) for day in range(1, 3600, 300)]
+    pairs = ask("q3", person=[{"id": 1, "dateTime": at(0)}], auction=auctions)
+    assert found(pairs, "auction") == [(day,) for day in range(1, 3600, 300)]
+
+
+def test_q8_asks_for_the_same_window_and_tells_once():
+    people = [{"id": n, "dateTime": at(9.999)} for n in (1, 2, 3)]
+    people.append({"id": 4, "dateTime": at(11)})
+    auctions = [
+        auction(0, 90, seller=1),
+        auction(9, 90, seller=1),
+        auction(10, 90, seller=2),
+        auction(9.999, 90, seller=3),
+        auction(9.5, 90, seller=4),  # in the window before
+        auction(12, 90, seller=4),
+    ]
+    new = ask("q8", person=people, auction=auctions)
+    assert found(new, "id", "starttime") == [(1, at(0)), (3, at(0)), (4, at(10))]
+
+
+# Winning bids
+
+
+def test_q9_takes_the_first_of_the_highest_bids_while_the_auction_is_open():
+    auctions = [auction(10, 20, id=1), auction(10, 20, id=2), auction(10, 20, id=3)]
+    bids = [
+        bid(9.999, 900, auction=1),  # before it opened
+        bid(10, 5, auction=1),
+        bid(12, 7, auction=1, bidder=1),
+        bid(15, 7, auction=1, bidder=2),  # no more than the one before
+        bid(20, 8, auction=2),  # in the last millisecond
+        bid(20.001, 9, auction=2),  # after the end
+        bid(11, 50, auction=4),  # on nothing
+    ]
+    won = ask("q9", auction=auctions, bid=bids)
+    assert found(won, "id", "price", "bid_dateTime") == [(1, 7, at(12)), (2, 8, at(20))]
+
+
+@pytest.mark.parametrize("price", [-(2**63), 0, 2**63 - 1])
+def test_q9_takes_any_price(price):
+    won = ask("q9", auction=[auction(0, 9)], bid=[bid(1, price)])
+    assert found(won, "price") == [(price,)]
+
+
+def test_q9_takes_an_auction_that_ends_before_it_begins_for_none():
+    auctions = [auction(5, 4, id=1), auction(5, 5, id=2)]
+    won = ask("q9", auction=auctions, bid=[bid(5, auction=1), bid(5, auction=2)])
+    assert found(won, "id") == [(2,)]
+
+
+def test_an_id_can_be_used_again_once_its_auction_is_over():
+    auctions = [auction(0, 5, seller=1), auction(3, 9, seller=2), auction(6, 8, seller=3)]
+    bids = [bid(1, 10), bid(4, 20), bid(6, 30), bid(8.5, 40)]
+    flow = fed("q6", auction=auctions, bid=bids)
+    assert found(run_sequential(flow).rows("out"), "seller", "avg_price") == [(1, 20.0), (3, 30.0)]
+    assert ab.check(flow, cases=30).ok
+
+
+def test_q4_averages_over_auctions_with_bids():
+    auctions = [
+        auction(0, 5, id=1, category=10),
+        auction(0, 5, id=2, category=10),
+        auction(0, 9, id=3, category=10),
+        auction(0, 9, id=4, category=11),
+    ]
+    bids = [
+        bid(1, 10, auction=1),
+        bid(2, 20, auction=1),
+        bid(2, 41, auction=2),
+        bid(9, 3, auction=4),
+    ]
+    last = {row["category"]: row for row in ask("q4", auction=auctions, bid=bids)}
+    assert found(last.values(), "category", "auctions", "avg_price") == [
+        (10, 2, 30.5),
+        (11, 1, 3.0),
+    ]
+
+
+def test_q6_averages_the_last_ten_that_are_over():
+    auctions = [auction(0, 100 - n, id=n) for n in range(12)]
+    bids = [bid(1, 10**n, auction=n) for n in range(12)]
+    averages = ask("q6", auction=auctions, bid=bids)
+    assert found(averages, "auction") == [(n,) for n in reversed(range(12))]
+    assert averages[0]["avg_price"] == 10.0**11
+    assert averages[-1]["avg_price"] == 1111111111 / 10
+
+
+# Tables that change
+
+
+def test_q17_reports_by_auction_and_day():
+    prices = [9_999, 10_000, 999_999, 1_000_000]
+    bids = [bid(0, price) for price in prices] + [bid(12 * 3600, 1), bid(0, 5, auction=8)]
+    last = {(row["auction"], row["day"].day): row for row in ask("q17", bid=bids)}
+    counts = ("total_bids", "rank1_bids", "rank2_bids", "rank3_bids")
+    assert found([last[7, 15]], *counts) == [(4, 1, 2, 1)]
+    assert found([last[7, 15]], "min_price", "max_price", "avg_price", "sum_price") == [
+        (9_999, 1_000_000, 504_999.5, 2_019_998)
+    ]
+    assert found([last[7, 16], last[8, 15]], "total_bids", "sum_price") == [(1, 1), (1, 5)]
+
+
+def test_q18_keeps_the_latest_bid_not_the_last_to_arrive():
+    bids = [bid(1, 1), bid(5, 2), bid(3, 3), bid(5, 4), bid(0, 5, bidder=6), bid(0, 6, auction=8)]
+    last = {(row["bidder"], row["auction"]): row["price"] for row in ask("q18", bid=bids)}
+    assert last == {(5, 7): 2, (6, 7): 5, (5, 8): 6}
+
+
+def test_q19_keeps_ten_bids_of_each_auction():
+    bids = [bid(n, n % 12, bidder=n) for n in range(24)] + [bid(0, 3, auction=8)]
+    last = {(row["auction"], row["rank"]): row for row in ask("q19", bid=bids)}
+    top = [last[7, rank] for rank in range(1, 11)]
+    assert found(top, "price", "bidder")[:4] == [(11, 11), (11, 23), (10, 10), (10, 22)]
+    assert [key for key in last if key[0] == 8] == [(8, 1)]
+
+
+# Late events, files, extremes
+
+
+def test_what_comes_too_late_goes_to_a_sink_of_its_own():
+    bids = [bid(10), bid(6), bid(5.999, bidder=9)]
+    result = run_sequential(fed("q11", bid=bids))
+    assert found(result.rows("late"), "bidder") == [(9,)]
+    assert found(result.rows("out"), "bid_count") == [(2,)]
+    opened = [auction(10, 20), auction(0, 20, id=8)]
+    result = run_sequential(fed("q4", auction=opened, bid=[bid(11)]))
+    assert found(result.rows("auction.late"), "id") == [(8,)]
+    assert result.rows("bid.late") == []
+
+
+@pytest.mark.parametrize("query", list(QUERIES))
+def test_it_does_not_matter_how_a_query_is_run(query):
+    report = ab.check(build(query=query, rows=5000, rate_per_s=20.0), cases=4, rows=50)
+    assert report.ok, report
+
+
+@pytest.mark.parametrize("query", ["q4", "q5", "q7", "q11", "q17"])
+def test_one_key_may_have_nearly_all_bids(query):
+    bids = [bid(n / 10, n % 17, auction=7 if n % 10 else 8, bidder=n % 3) for n in range(80)]
+    report = ab.check(fed(query, auction=[auction(0, 9)], bid=bids), cases=6)
+    assert report.ok, report
+
+
+FORMATS = {"q0": "csv", "q3": "jsonl", "q5": "parquet", "q9": "csv", "q18": "jsonl"}
+
+
+def written(flow, folder, suffix):
+    """The rows of every source of a flow, as files."""
+    paths = {}
+    for name in flow.names(Role.SOURCE):
+        paths[name] = folder / f"{name}.{suffix}"
+        save(flow.graph.steps[name].body.source, paths[name], rows=10**6)
+    return paths
+
+
+@pytest.mark.parametrize(("query", "suffix"), FORMATS.items())
+def test_files_of_the_same_events_give_the_same_result(query, suffix, tmp_path):
+    generated = build(query=query, rows=2000 if query == "q3" else 300, rate_per_s=20.0)
+    paths = written(generated, tmp_path, suffix)
+    read = run_sequential(build(query=query, input=paths)).rows("out")
+    assert read == run_sequential(generated).rows("out")
+    assert read
+
+
+def test_bids_alone_need_no_name(tmp_path):
+    paths = written(build(query="q0", rows=100), tmp_path, "csv")
+    read = run_sequential(build(query="q13", input=paths["bid"])).rows("out")
+    assert len(read) == 92
+    with pytest.raises(AnabranchError, match="--input auction=FILES --input bid=FILES"):
+        build(query="q4", input=paths)
+
+
+def test_malformed_rows_are_counted_and_kept(tmp_path):
+    file = tmp_path / "bids.csv"
+    lines = ["price,bidder,auction,dateTime", "5,1,7,2015-07-15T12:00:00.250", "6,1,,2015-07-15"]
+    lines += ["much,1,7,2015-07-15", "8,1,7,yesterday", "9,1,7,2015-07-15T12:00:01"]
+    file.write_text("\n".join(lines) + "\n")
+    result = run_sequential(build(query="q13", input=file))
+    assert found(result.rows("out"), "price", "value") == [(5, "7"), (9, "7")]
+    assert [row["line"] for row in result.rows("bid.bad")] == lines[2:5]
+    assert result.counters["bid.parse"].skipped == 3
+
+
+@pytest.mark.parametrize("query", ["q0", "q5", "q18"])
+def test_an_empty_file_has_no_results(query, tmp_path):
+    file = tmp_path / "bids.jsonl"
+    file.write_text("")
+    result = run_sequential(build(query=query, input=file))
+    assert result.rows("out") == []
+    assert summary(result.outputs) == "0 results"
+
+
+def test_texts_may_be_missing():
+    rows = ask("q18", bid=[bid(1, channel=None, url="x"), bid(2, channel=None)])
+    assert found(rows, "channel", "url")[-1] == (None, None), "not those of an earlier bid"
+    assert ask("q3", person=[{"dateTime": at(0), "state": None}], auction=[auction(1, 2)]) == []
+
+
+def test_the_summary_shows_the_last_results_shortly():
+    table = pa.table({"auction": list(range(1000)), "extra": ["x" * 100] * 1000})
+    lines = summary({"out": table}).splitlines()
+    assert lines[0] == "1,000 results; the last:"
+    assert lines[-1] == "  auction 999, extra " + "x" * 23 + "…"
+    assert len(lines) == 6
+
+
+def test_every_query_is_an_application():
+    assert {name for name in APPS if name.startswith("nexmark-")} == {
+        f"nexmark-{q}" for q in QUERIES
+    }
+    assert repr(APPS["nexmark"].build()) == repr(APPS["nexmark-q5"].build())
