@@ -16,6 +16,7 @@ import anabranch as ab
 from anabranch.apps import APPS
 from anabranch.flow import Flow
 from anabranch.graph import Role
+from anabranch.io.source import extent
 
 FILES_A_BATCH = 2
 # Spark takes files in the order of their modification times: they are spaced, and lie in the past.
@@ -53,12 +54,12 @@ class AppFiles:
 
 
 def write_files(app: str, folder: Path, rows: int, batches: int) -> AppFiles:
-    """Write `rows` rows of each of an application's sources, or a bit less: batches are alike."""
-    flow = APPS[app].build(rows=None)
+    """Write what an application generates for `rows`, or a bit less: batches are alike."""
+    flow = APPS[app].build(rows=rows)
     written = {}
-    a_file = max(1, rows // (batches * FILES_A_BATCH))
     for name in flow.names(Role.SOURCE):
         source = flow.graph.steps[name].body.source
+        a_file = max(1, extent(source, source.parts()[0]).rows // (batches * FILES_A_BATCH))
         (folder / name).mkdir(parents=True)
         for number in range(batches * FILES_A_BATCH):
             path = folder / name / f"{number:04}.parquet"

@@ -3,7 +3,8 @@
 A module owes `build(...) -> Flow`, whose arguments are its configuration, all by keyword and all
 with defaults. Where it takes `input` (the user's own files), `rows` (how much to generate, None for
 an endless stream) and `seed`, the command line offers them; `summary(found) -> str` says what was
-found, from what each sink got. The sink of the main result is called `out`.
+found, from what each sink got. The sink of the main result is called `out`. One that has variants
+also has `variant(...)`, which gives what describes the one that an argument chooses.
 """
 
 from __future__ import annotations
@@ -43,9 +44,8 @@ class App:
     @property
     def about(self) -> str:
         """What it does, in a line."""
-        variant = ", ".join(str(value) for value in self.given.values())
-        about = (self.module.__doc__ or "").splitlines()[0]
-        return f"{about} [{variant}]" if variant else about
+        what = self.module.variant(**self.given) if self.given else self.module
+        return (what.__doc__ or "").splitlines()[0]
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:

@@ -201,6 +201,16 @@ SHAPES = {
 }
 
 
+def variant(shape: str) -> Callable[[Streams, Work], Streams]:
+    """The function that wires a shape.
+
+    Example:
+        >>> variant("tree").__doc__
+        'A region that hands every tuple to two others.'
+    """
+    return SHAPES[shape].wire
+
+
 def build(
     *,
     shape: str = "single-region",

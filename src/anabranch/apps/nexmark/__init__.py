@@ -53,6 +53,16 @@ QUERIES = {
 }
 
 
+def variant(query: str) -> Callable[[Events], Stream]:
+    """The function that is a query.
+
+    Example:
+        >>> print(variant("q7").__doc__.splitlines()[0])
+        Highest bid: the bids with the highest price of each ten seconds.
+    """
+    return QUERIES[query].ask
+
+
 def build(
     *,
     query: str = "q5",
