@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGE = REPOSITORY / "src" / "anabranch"
 
 LAYERS = (
-    {"graph", "events", "errors", "config"},
+    {"graph", "events", "errors", "config", "pictures"},
     {"operators", "state"},
     {"flow", "compositions"},
     {"plan", "io"},

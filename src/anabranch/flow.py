@@ -18,6 +18,7 @@ from anabranch.events import Shape, StepShape, StreamShape
 from anabranch.graph import Graph, Output, Resolved, Role, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.schemas import without_dictionaries
+from anabranch.pictures.svg import flow_svg
 from anabranch.state.positions import Jumbo, Root
 
 DEFAULT_BUCKETS = 256
@@ -298,6 +299,13 @@ class Flow:
                 if output is not None:
                     copy.graph.connect(output, name, port)
         return copy
+
+    def _repr_svg_(self) -> str | None:
+        """The picture that notebooks show; None while something is missing, then they print."""
+        try:
+            return flow_svg(self.shape(), self.name)
+        except BuildError:
+            return None
 
     def __repr__(self) -> str:
         """Name and steps, in topological order."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from anabranch.cli.finding import Inputs, Settings, find_flow
+from anabranch.cli.plotting import Plot, profile_plot, require_plots, write_picture
 from anabranch.engines.measuring.calibration import REPEATS, Calibrated, this_machine
 from anabranch.engines.measuring.calibration_spark import fit, overheads
 from anabranch.engines.measuring.profiling import ROWS, Measured, measure_flow
@@ -54,9 +55,11 @@ def profile_app(
     input: Inputs = None,
     settings: Settings = None,
     out: Out = None,
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Run each step of an application by itself: what it costs, passes on and remembers."""
+    require_plots(plot)
     flow = find_flow(name, input or (), settings=settings or ())
     usual = _of_engine(engine)
     size = batch_rows or usual
@@ -66,6 +69,8 @@ def profile_app(
     found = measure_flow(flow, rows or max(ROWS, CALLS * size), plan)
     text = profile_text(replace(found.profile, app=name))
     _write(out, text)
+    if plot is not None:
+        write_picture(plot, profile_plot(name, found.profile))
     if as_json:
         typer.echo(text, nl=False)
         return

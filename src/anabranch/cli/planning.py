@@ -12,6 +12,7 @@ import typer
 
 from anabranch.apps import APPS
 from anabranch.cli.finding import AsJson, find_flow, read_plan, read_text
+from anabranch.cli.plotting import Plot, compare_plot, require_plots, write_picture
 from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.registry import require_results
 from anabranch.errors import AnabranchError, PlanError, UnknownNameError
@@ -25,6 +26,7 @@ from anabranch.plan.planners.planner import Problem
 from anabranch.plan.planners.registry import PLANNERS, planner
 from anabranch.plan.profile import Profile
 from anabranch.plan.profile_file import read_profile
+from anabranch.plan.shape import shape_of
 from anabranch.view.answers import Compared, as_table, as_tree
 
 DEFAULT_PLANNER = "exact"
@@ -87,6 +89,9 @@ def show_plan(
     save: Annotated[
         Path | None, typer.Option(help="For APP: a file for the plan, to run it with.")
     ] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="For APP: a file for a picture of the plan.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how an application would run, or find the best way to run it.
@@ -96,20 +101,21 @@ def show_plan(
     """
     wishes = (name, machine, threads, profile)
     if not is_profile(target) and all(wish is None for wish in wishes):
-        show_start(target, file, save, as_json)
+        show_start(target, file, save, svg, as_json)
         return
     if file is not None:
         raise typer.BadParameter("--plan checks a plan; it goes with neither profile nor planner")
     chosen = name or DEFAULT_PLANNER
     find = planner(chosen)
     asked = ask(target, machine, threads, profile, engine)
-    if save is not None and asked.flow is None:
-        raise typer.BadParameter("--save writes the plan of an application; a profile has none")
+    if asked.flow is None and (save or svg):
+        option = "--save writes" if save else "--svg draws"
+        raise typer.BadParameter(f"{option} the plan of an application; a profile has none")
     begun = perf_counter()
     answer = find(asked.problem)
     solve_ms = (perf_counter() - begun) * 1e3
-    if save is not None and asked.flow is not None:
-        save.write_text(as_plan(asked.flow, answer).to_json() + "\n", encoding="utf-8")
+    if asked.flow is not None and (save or svg):
+        keep(as_plan(asked.flow, answer), save, svg)
     if as_json:
         typer.echo(
             json.dumps(answer.as_object(asked.problem.profile, chosen, solve_ms), allow_nan=False)
@@ -118,16 +124,25 @@ def show_plan(
         typer.echo(as_tree(asked.title, asked.problem, chosen, answer))
 
 
-def show_start(name: str, file: Path | None, save: Path | None, as_json: bool) -> None:
+def show_start(
+    name: str, file: Path | None, save: Path | None, svg: Path | None, as_json: bool
+) -> None:
     """The plan that every run can start with, or one from a file that was checked."""
     flow = find_flow(name)
     plan = Plan.sequential(flow)
     if file is not None:
-        plan = read_plan(file)
+        plan = replace(read_plan(file), shape=shape_of(flow))
         plan.validate(flow)
+    keep(plan, save, svg)
+    typer.echo(plan.to_json() if as_json else repr(plan))
+
+
+def keep(plan: Plan, save: Path | None, svg: Path | None) -> None:
+    """Write a plan and its picture, where they are wanted."""
     if save is not None:
         save.write_text(plan.to_json() + "\n", encoding="utf-8")
-    typer.echo(plan.to_json() if as_json else repr(plan))
+    if svg is not None:
+        write_picture(svg, plan.svg())
 
 
 def compare(
@@ -136,9 +151,11 @@ def compare(
     threads: Threads = None,
     profile: ProfileFile = None,
     engine: EngineName = "local",
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask every planner, and show their answers side by side."""
+    require_plots(plot)
     asked = ask(target, machine, threads, profile, engine)
     compared: list[Compared] = []
     for name, find in PLANNERS.items():
@@ -148,6 +165,8 @@ def compare(
         except AnabranchError as error:  # one that is refused leaves the others
             answer = error
         compared.append(Compared(name, answer, (perf_counter() - begun) * 1e3))
+    if plot is not None:
+        write_picture(plot, compare_plot(asked.title, asked.problem.profile, compared))
     if as_json:
         typer.echo(json.dumps([as_object(asked.problem.profile, each) for each in compared]))
     else:

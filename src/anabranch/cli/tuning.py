@@ -19,6 +19,7 @@ from anabranch.adapt.registry import policy as find_policy
 from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow, read_plan
 from anabranch.cli.outcomes import INTERRUPTED, WRONG_RESULT
 from anabranch.cli.planning import find_machine
+from anabranch.cli.plotting import Plot, require_plots, tune_plot, write_picture
 from anabranch.engines.handle import Run
 from anabranch.engines.registry import require_results
 from anabranch.errors import AnabranchError, UnknownNameError
@@ -83,10 +84,12 @@ def tune_app(
     report_file: Annotated[
         Path | None, typer.Option("--report", help="A file for the report, as Markdown.")
     ] = None,
+    plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Let a policy tune an application until it changes nothing more; report every round."""
     require_results(engine)
+    require_plots(plot)
     if policy == NONE:
         raise typer.BadParameter("a policy has to tune; `anabranch run` goes without")
     decider = find_policy(policy)
@@ -117,6 +120,8 @@ def tune_app(
     title = f"{name} on {engine}, tuned by {policy}"
     write(out, best.to_json())
     write(report_file, report(title, end.why, found))
+    if plot is not None:
+        write_picture(plot, tune_plot(title, found))
     typer.echo(
         json.dumps(told(name, engine, policy, end.why, found, best))
         if as_json

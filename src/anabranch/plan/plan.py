@@ -7,13 +7,16 @@ throttle. The regions themselves are the flow's; a plan cannot change them.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from anabranch.errors import PlanError
+from anabranch.events import Shape
 from anabranch.flow import Flow
+from anabranch.pictures.svg import plan_svg
 from anabranch.plan.bucket_map import BucketMap, balanced, moved, rebalanced
 from anabranch.plan.regions import Region, RegionKind, regions
+from anabranch.plan.shape import shape_of
 
 DEFAULT_BATCH_ROWS = 65_536
 
@@ -74,6 +77,8 @@ class Plan:
     fingerprint: str
     regions: tuple[RegionPlan, ...]
     sources: tuple[SourcePlan, ...]
+    shape: Shape | None = field(default=None, compare=False)
+    """What the flow looks like, to draw the plan; unknown to plans that come from a file."""
 
     @staticmethod
     def sequential(flow: Flow) -> Plan:
@@ -85,7 +90,7 @@ class Plan:
             if r.kind is not RegionKind.SOURCE
         )
         sources = tuple(SourcePlan(r.name) for r in found if r.kind is RegionKind.SOURCE)
-        return Plan(flow.name, flow.fingerprint(), plans, sources)
+        return Plan(flow.name, flow.fingerprint(), plans, sources, shape_of(flow))
 
     def region(self, name: str) -> RegionPlan:
         """The plan of one region."""
@@ -210,7 +215,9 @@ class Plan:
 
     def to_json(self) -> str:
         """As JSON text."""
-        return json.dumps(asdict(self), indent=2)
+        told = asdict(replace(self, shape=None))
+        del told["shape"]  # the flow's, not the plan's
+        return json.dumps(told, indent=2)
 
     @staticmethod
     def from_json(text: str) -> Plan:
@@ -230,6 +237,24 @@ class Plan:
                 f"{type(error).__name__}: {error}",
                 "write it with Plan.to_json or `anabranch plan --json`",
             ) from error
+
+    def svg(self) -> str:
+        """A picture: regions, pipelines inside, steps inside those, replicas as cards."""
+        if self.shape is None:
+            raise PlanError(
+                self.flow,
+                "a plan that knows its flow's shape",
+                "one from a file",
+                "replace(plan, shape=shape_of(flow)) tells it",
+            )
+        replicas = {r.region: r.replicas for r in self.regions}
+        replicas |= {s.source: s.replicas for s in self.sources}
+        pipelines = {r.region: r.pipelines for r in self.regions}
+        return plan_svg(self.shape, pipelines, replicas, f"plan for {self.flow}")
+
+    def _repr_svg_(self) -> str | None:
+        """The picture that notebooks show; None where it cannot be drawn, then they print."""
+        return self.svg() if self.shape is not None else None
 
     def __repr__(self) -> str:
         """A tree a human can read."""

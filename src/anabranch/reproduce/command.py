@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from anabranch.errors import UnknownNameError
-from anabranch.reproduce import plots
+from anabranch.pictures import plots
 
 
 @dataclass(frozen=True)

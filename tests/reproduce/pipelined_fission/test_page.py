@@ -5,7 +5,7 @@ import typer
 from typer.testing import CliRunner
 
 from anabranch.errors import EngineError
-from anabranch.reproduce import plots
+from anabranch.pictures import plots
 from anabranch.reproduce.command import register
 from anabranch.reproduce.pipelined_fission import page as fission_page
 from anabranch.reproduce.pipelined_fission import reproduction as fission

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anabranch.reproduce import plots
+from anabranch.pictures import plots
 from anabranch.reproduce.briskstream.planning import TRAY
 from anabranch.reproduce.briskstream.reproduction import Reproduction
 

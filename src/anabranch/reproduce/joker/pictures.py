@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import log2
 
-from anabranch.reproduce import plots
+from anabranch.pictures import plots
 from anabranch.reproduce.joker.adapted import Adapted
 from anabranch.reproduce.joker.models import Compared
 from anabranch.reproduce.joker.page import file_name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.reproduce import plots
+from anabranch.pictures import plots
 from anabranch.reproduce.pages import Table, claims_table, summary
 from anabranch.reproduce.pipelined_fission.bench import APPROACHES as MEASURED
 from anabranch.reproduce.pipelined_fission.bench import ROWS_A_BATCH

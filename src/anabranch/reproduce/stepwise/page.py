@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.reproduce import plots
+from anabranch.pictures import plots
 from anabranch.reproduce.pages import Table, claims_table, summary
 from anabranch.reproduce.stepwise.claims import nodes_for
 from anabranch.reproduce.stepwise.cluster import NETWORK_MB_S, QUEUE, SERIALIZING_NS

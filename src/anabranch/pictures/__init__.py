@@ -1,0 +1,1 @@
+"""Pictures of flows and plans: where everything lies, and that as SVG."""
