@@ -1,0 +1,234 @@
+"""Fraud detection: card transactions whose order is unlikely for honest customers.
+
+The application FD of BriskStream (§6, appendix B), known from Storm's benchmarks. A transaction has
+a type of three letters: its amount (Low, Normal, High), whether an expensive item was bought (High,
+Normal), and the time since the one before (Long, Normal, Short). A Markov model says how likely one
+type follows another. The score of a transaction is the miss probability over its account's last
+ten: the mean of 1 - P(type | type before). Above 0.8 the transaction is an outlier. As in the paper
+every transaction leaves with its score, outlier or not; before an account has ten, it has none.
+Transactions of a type that does not exist leave to the sink `bad`.
+
+The paper's model was trained on data that are not public. Ours is three small chains, one for each
+letter, multiplied; its probabilities are whole millionths, so scores are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.apps.draws import draws, whole_draws
+from anabranch.apps.inputs import Input, paths_of, read_rows
+from anabranch.errors import BuildError
+from anabranch.flow import Flow
+from anabranch.io import collect, generate
+from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
+from anabranch.operators.runs import Runs
+
+AMOUNT = {"L": (84, 12, 4), "N": (10, 86, 4), "H": (30, 50, 20)}
+ITEM = {"N": (96, 4), "H": (80, 20)}
+PAUSE = {"L": (80, 16, 4), "N": (8, 88, 4), "S": (10, 60, 30)}
+"""From each letter, the per cent of cases in which each letter follows, in the same order."""
+
+TYPES = ["".join(letters) for letters in product(AMOUNT, ITEM, PAUSE)]
+CERTAIN = 1_000_000
+LIKELY = np.array(
+    [
+        [a * i * p for a, i, p in product(AMOUNT[one[0]], ITEM[one[1]], PAUSE[one[2]])]
+        for one in TYPES
+    ]
+)
+"""How likely each type follows each, in millionths."""
+
+WINDOW = 10
+THRESHOLD = 0.8
+_BITS = 5  # hold the number of a type, from 1; 0 says that there was none
+LONGEST = 63 // _BITS + 1  # window, such that all types but the newest fit one integer
+
+TRANSACTIONS = pa.schema(
+    [
+        pa.field("account", pa.int64(), nullable=False),
+        pa.field("transaction", pa.int64(), nullable=False),
+        pa.field("type", pa.string(), nullable=False),
+    ]
+)
+
+
+def type_numbers(types: pa.Array) -> npt.NDArray[Any]:
+    """Types as numbers, from 1; a type that does not exist is an error.
+
+    Example:
+        >>> type_numbers(pa.array(["LNL", "NNN", "LNL"])).tolist()
+        [1, 8, 1]
+    """
+    numbers = pc.index_in(types, pa.array(TYPES))
+    if numbers.null_count:
+        unknown = types.filter(pc.is_null(numbers))
+        raise ValueError(f"a transaction of unknown type {unknown[0].as_py()!r}")
+    found: npt.NDArray[Any] = numbers.to_numpy() + 1
+    return found
+
+
+def predictor(window: int, threshold: float) -> KeyedBatch:
+    """The step that gives each transaction its score."""
+    missed = np.zeros((len(TYPES) + 1,) * 2, np.int64)
+    missed[1:, 1:] = CERTAIN - LIKELY
+    shifts = _BITS * np.arange(window - 1)
+
+    @keyed(
+        key="account",
+        state="recent: int64",
+        out="score: double, outlier: bool",
+        keeps=["account", "transaction"],
+        on_error="side",
+    )
+    def predict(batch: pa.RecordBatch, state: KeyedState) -> dict[str, Any]:
+        runs = Runs(state.codes, state.groups)
+        before = (state["recent"][:, None] >> shifts) & ((1 << _BITS) - 1)
+        recent = _last_of_each(runs, type_numbers(batch["type"]), before)
+        newest = recent[runs.last_rows()]
+        state["recent"] = (newest[:, :-1] << shifts).sum(axis=1)
+        known = recent[:, -1] > 0  # there were as many as the window holds
+        score = missed[recent[:, 1:], recent[:, :-1]].sum(axis=1) / (CERTAIN * (window - 1))
+        return {"score": pa.array(score, mask=~known), "outlier": known & (score > threshold)}
+
+    return predict
+
+
+def _last_of_each(
+    runs: Runs, values: npt.NDArray[Any], before: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """For each row its value and those of its group before it, the newest first.
+
+    Args:
+        runs: The rows by group.
+        values: One per row.
+        before: What each group had before this batch, the newest first.
+    """
+    groups = runs.codes[runs.order]
+    ranks = np.arange(len(runs)) - runs.starts[groups]
+    sorted_values = values[runs.order]
+    recent = np.empty((len(runs), before.shape[1] + 1), np.int64)
+    recent[:, 0] = values
+    for back in range(1, recent.shape[1]):
+        found = np.empty(len(runs), np.int64)
+        found[back:] = sorted_values[:-back] if back < len(runs) else 0
+        older = ranks < back
+        found[older] = before[groups[older], back - 1 - ranks[older]]
+        recent[runs.order, back] = found
+    return recent
+
+
+def build(
+    *,
+    input: Input | None = None,
+    rows: int | None = 2_000_000,
+    window: int = WINDOW,
+    threshold: float = THRESHOLD,
+    accounts: int = 16_383,
+    stolen: float = 0.02,
+    seed: int = 0,
+) -> Flow:
+    """Give the transactions of files, or generated ones, their scores.
+
+    Args:
+        input: Files with the columns account, transaction and type.
+        rows: How many transactions to generate; None for an endless stream.
+        window: Over how many transactions of an account a score goes.
+        threshold: The score above which a transaction is an outlier.
+        accounts: How many there are; few of them make many transactions.
+        stolen: The share of generated transactions that a thief makes, who knows no habits.
+        seed: Decides the generated transactions.
+
+    Example:
+        >>> build()
+        Flow 'fraud-detection': transactions → predictor → bad → out
+    """
+    if not 2 <= window <= LONGEST:
+        raise BuildError(
+            "fraud-detection",
+            f"a window of 2 to {LONGEST} transactions",
+            str(window),
+            "choose another window",
+        )
+    flow = Flow("fraud-detection")
+    if input is not None:
+        paths = paths_of(input, "transactions", ["transactions"])
+        transactions = read_rows(flow, "transactions", paths, TRANSACTIONS)
+    else:
+        make = random_transactions(accounts, stolen, seed)
+        source = generate(make, TRANSACTIONS, rows=rows, seed=seed)
+        transactions = flow.source("transactions", source)
+    scored = transactions.apply("predictor", predictor(window, threshold))
+    scored.errors.sink("bad", collect())
+    scored.sink("out", collect())
+    return flow
+
+
+def summary(found: Mapping[str, pa.Table]) -> str:
+    """How many outliers there are, and the accounts that have most of them.
+
+    Example:
+        >>> scored = {"account": [1, 2, 1], "score": [0.9, 0.5, 0.85]}
+        >>> table = pa.table({**scored, "outlier": [True, False, True]})
+        >>> print(summary({"out": table}))
+        2 of 3 transactions are outliers, on 1 of 2 accounts:
+          account 1: 2, scores up to 0.900
+    """
+    table = found["out"]
+    outliers = table.filter(table["outlier"])
+    worst = outliers.group_by("account").aggregate([("outlier", "count"), ("score", "max")])
+    ranked = worst.sort_by([("outlier_count", "descending"), ("account", "ascending")])
+    lines = [
+        f"  account {row['account']}: {row['outlier_count']:,}, scores up to {row['score_max']:.3f}"
+        for row in ranked.slice(0, 5).to_pylist()
+    ]
+    accounts = f"{worst.num_rows:,} of {pc.count_distinct(table['account']).as_py():,} accounts"
+    said = f"{outliers.num_rows:,} of {table.num_rows:,} transactions are outliers, on {accounts}:"
+    return "\n".join([said, *lines])
+
+
+STRETCH = 16
+"""Transactions of an account, after which a thief may take over, or give up."""
+
+
+def random_transactions(accounts: int, stolen: float, seed: int) -> Any:
+    """A generator: half as many accounts, twice the transactions each (Zipf's law by octaves).
+
+    A stretch of an account's transactions follows the Markov model from a usual type on; a thief's
+    types are all equally likely. Which transaction of its account a row is follows from its number,
+    and its type from what is drawn for the stretch so far, so no row needs another one.
+    """
+    octaves = max(accounts, 1).bit_length()
+    usual = np.linalg.matrix_power(LIKELY / CERTAIN, 1000)[0].cumsum()
+    follows = (LIKELY.cumsum(axis=1) / CERTAIN + np.arange(len(TYPES))[:, None]).ravel()
+    texts = pa.array(TYPES)
+
+    def make(rng: np.random.Generator, index: npt.NDArray[np.int64]) -> dict[str, Any]:
+        turn, octave = np.divmod(index, octaves)
+        number, place = turn >> octave, turn & ((1 << octave) - 1)
+        # An odd factor only changes the order in which the accounts of an octave have their turn.
+        place = (place * 0x5DEECE66D + number) & ((1 << octave) - 1)
+        account = (1 << octave) + place
+        stretch, step = np.divmod(number, STRETCH)
+        drawn = draws(seed, account[:, None], (stretch * STRETCH)[:, None] + np.arange(STRETCH))
+        types = np.searchsorted(usual[:-1], drawn[:, 0], side="right")
+        for now in range(1, STRETCH):
+            later = np.flatnonzero(step >= now)
+            places = np.searchsorted(follows, types[later] + drawn[later, now], side="right")
+            types[later] = np.minimum(places - types[later] * len(TYPES), len(TYPES) - 1)
+        by_thief = draws(seed, account, stretch, -1) < stolen
+        types[by_thief] = whole_draws(len(TYPES), seed, index[by_thief], -2)
+        return {
+            "account": account,
+            "transaction": index,
+            "type": texts.take(pa.array(types)),
+        }
+
+    return make
