@@ -7,7 +7,7 @@ is in `flow.py`, how it may run in `plan/`, who runs it in `engines/`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.adapt.policy import Policy
@@ -15,11 +15,11 @@ from anabranch.adapt.tuning import Tuner, chosen
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.engine import Options
 from anabranch.engines.handle import Result, Run
+from anabranch.engines.listeners import Listener
 from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.measuring.profiling import profile_flow
 from anabranch.engines.registry import Simulated, engine_of
 from anabranch.errors import BuildError
-from anabranch.events import Event
 from anabranch.flow import Flow
 from anabranch.plan.for_flow import as_plan, problem_for
 from anabranch.plan.machine import Machine, with_overheads
@@ -41,7 +41,7 @@ def start(
     simulated: Simulated | None = None,
     policy: str | Policy[Any] | None = None,
     machine: Machine | None = None,
-    listener: Callable[[Event], None] | None = None,
+    listener: Listener | Sequence[Listener] | None = None,
 ) -> Run:
     """Start a flow and give a handle of the run.
 
@@ -61,7 +61,8 @@ def start(
             When left out, `auto`, or nobody where a plan is given.
         machine: What parallelism costs here, as `anabranch calibrate` measured it; a policy that
             jumps by a model takes usual costs when left out.
-        listener: Called with every event, from the engine's thread.
+        listener: Called with every event, from the engine's thread; one or several. What it raises
+            does the run no harm: the first time is noted in the journal.
     """
     # Validate: whatever can be said without running is said now.
     flow.resolve()
@@ -76,7 +77,7 @@ def start(
     runner = engine_of(engine, flow, plan, options, simulated)
 
     # Observe, decide, apply: every batch is an event; a policy that hears it may wish for a plan.
-    handle = Run(flow.name, runner, listener or (lambda event: None))
+    handle = Run(flow.name, runner, listener)
     if decider is not None:
         handle.tuner = Tuner(flow, runner, decider, handle.hear).hear
     runner.start(handle.hear)

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import io
-
 import pytest
-from rich.console import Console
 
 from anabranch.apps import word_count
 from anabranch.engines.handle import Result
 from anabranch.events import (
     BatchTimes,
+    Decision,
+    Kind,
     Observation,
     Observed,
     Reconfiguration,
@@ -18,7 +17,9 @@ from anabranch.events import (
 )
 from anabranch.plan.plan import Plan
 from anabranch.view.outcome import as_object, in_words
-from anabranch.view.progress import Progress, plan_line
+from anabranch.view.progress import Progress
+from anabranch.view.standing import Stretch, rates
+from anabranch.view.words import plan_line
 
 NARROW = Plan.sequential(word_count.build(text="a"))
 WIDE = NARROW.with_replicas("count", 2)
@@ -129,25 +130,36 @@ def test_a_plan_change_shows_in_the_plan_and_as_the_last_change(progress):
     before = line(progress, "plan")
     progress.hear(CHANGE)
     assert (before, line(progress, "plan")) == (plan_line(NARROW), plan_line(WIDE))
-    assert line(progress, "change") == (
-        "at 4.0 s: 1 → 2 replicas of region count, 128 of 256 buckets move (12 ms pause)"
+    assert line(progress, "last") == (
+        "4.0 s  plan: 1 → 2 replicas of region count, 128 of 256 buckets move (12 ms pause)"
     )
 
 
-def test_a_terminal_shows_it_while_it_runs(progress):
-    progress.hear(seen(0, 0.5))
-    screen = io.StringIO()
-    with progress.live(Console(file=screen, force_terminal=True, width=120)):
-        pass
-    assert "1,000 in, 10 out" in screen.getvalue()
+def test_the_newest_decision_is_shown(progress):
+    progress.hear(Decision(5.0, "auto", Kind.KEPT, "gained 20 %"))
+    assert line(progress, "last") == "5.0 s  auto: gained 20 %, kept"
 
 
-def test_without_a_terminal_nothing_is_shown(progress):
+def test_how_it_stands_is_not_changed_by_what_comes_later(progress):
     progress.hear(seen(0, 0.5))
-    file = io.StringIO()
-    with progress.live(Console(file=file)):
-        pass
-    assert file.getvalue() == ""
+    before = progress.standing()
+    progress.hear(seen(1, 1.0))
+    progress.hear(CHANGE)
+    assert (before.rows_in, before.plan, before.journal) == (1000, NARROW, ())
+    assert progress.standing().rows_in == 2000
+
+
+def test_a_minute_of_rates_is_kept_whatever_the_length_of_the_run(progress):
+    for second in range(1, 300):
+        progress.hear(seen(second, float(second)))
+    minute = progress.standing().minute
+    assert 60 <= len(minute) <= 62
+    assert rates(minute, 3) == pytest.approx([1000.0] * 3)
+
+
+def test_rates_know_the_time_between_batches_and_what_was_before_the_run():
+    told = rates([Stretch(0.0, 30.0, 300), Stretch(30.0, 30.0, 0)], 4)
+    assert told == [None, None, 10.0, 10.0]
 
 
 RESULT = Result("word-count", "spark", 3000, 30, 1.5, 250.0, 1500.0, (CHANGE,), WIDE, ended=True)

@@ -16,9 +16,11 @@ from anabranch.cli import (
     simulating,
     sizing,
     tuning,
+    viewing,
     writing,
 )
 from anabranch.cli.outcomes import INTERRUPTED, WRONG_INPUT
+from anabranch.cli.watching import with_ports
 from anabranch.errors import AnabranchError
 from anabranch.reproduce import command as reproducing
 
@@ -40,6 +42,7 @@ def list_apps() -> None:
 
 for group in (
     running,
+    viewing,
     tuning,
     replaying,
     writing,
@@ -56,7 +59,7 @@ for group in (
 def main() -> None:
     """Run the command line; what the user can mend is a line on stderr, not a traceback."""
     try:
-        cli()
+        cli(args=with_ports(sys.argv[1:]))
     except AnabranchError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(WRONG_INPUT)

@@ -19,6 +19,15 @@ from anabranch.apps import APPS
 from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow, read_plan
 from anabranch.cli.outcomes import INTERRUPTED, WRONG_RESULT
 from anabranch.cli.planning import find_machine
+from anabranch.cli.watching import (
+    Address,
+    DashboardPort,
+    JournalPath,
+    MetricsPort,
+    Token,
+    Wanted,
+    watching,
+)
 from anabranch.engines.handle import Run
 from anabranch.errors import AnabranchError
 from anabranch.flow import Flow
@@ -83,6 +92,11 @@ def run_app(
     master: Annotated[
         str | None, typer.Option(help="For spark: its master URL; embedded Spark when left out.")
     ] = None,
+    dashboard: DashboardPort = None,
+    metrics: MetricsPort = None,
+    address: Address = "127.0.0.1",
+    token: Token = None,
+    journal: JournalPath = None,
     as_json: AsJson = False,
 ) -> None:
     """Run an application, show how it goes, and say what came of it."""
@@ -104,14 +118,20 @@ def run_app(
         policy=policy,
         machine=None if machine is None else find_machine(str(machine)),
     )
+    wanted = Wanted(journal, dashboard, metrics, address, token)
     if as_json:
-        with redirect_stdout(sys.stderr):  # sinks may print
-            handle = begin(master=master)
+        with redirect_stdout(sys.stderr), watching(wanted) as watchers:  # sinks may print
+            handle = begin(master=master, listener=watchers.listeners)
+            watchers.control(handle)
             finished = wait_for(handle, seconds)
         typer.echo(json.dumps(as_object(name, handle.result())))
     else:
-        with progress.live(Console(stderr=True)):
-            handle = begin(master=master, listener=progress.hear)
+        with (
+            watching(wanted, progress.hear) as watchers,
+            progress.live(Console(stderr=True)),
+        ):
+            handle = begin(master=master, listener=watchers.listeners)
+            watchers.control(handle)
             finished = wait_for(handle, seconds)
         if name in APPS:
             typer.echo(APPS[name].summary(written(flow, out)) + "\n")

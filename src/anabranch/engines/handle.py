@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.engines.engine import Engine
+from anabranch.engines.listeners import Listener, Listeners
 from anabranch.events import (
     Decision,
     Event,
@@ -67,15 +68,19 @@ class Result:
 
 BY_HAND = "by hand"
 """Who decides when no policy does."""
+LISTENING = "listening"
+"""Who notes what went wrong in a listener."""
 
 
 class Run:
     """A flow that runs; feels like PySpark's StreamingQuery."""
 
-    def __init__(self, name: str, engine: Engine, tell: Callable[[Event], None]) -> None:
-        """Hold an engine that is about to start; `tell` hears every event."""
+    def __init__(
+        self, name: str, engine: Engine, listeners: Listener | Sequence[Listener] | None = None
+    ) -> None:
+        """Hold an engine that is about to start; listeners hear every event."""
         self.name = name
-        self.engine, self._tell = engine, tell
+        self.engine, self._listeners = engine, Listeners(listeners)
         self._recent: deque[Observation] = deque(maxlen=RECENT)
         self._journal: deque[Decision] = deque(maxlen=JOURNAL)
         self._end: RunEnded | None = None
@@ -92,9 +97,11 @@ class Run:
             self._end = event
         elif isinstance(event, Decision):
             self._journal.append(event)
-        self._tell(event)
+        complaints = self._listeners.hear(event)
         if self.adapting or not isinstance(event, Observed):  # what does not see cannot decide
             self.tuner(event)
+        for why in complaints:
+            self.hear(Decision(self.engine.seconds, LISTENING, Kind.NOTED, why))
 
     @property
     def is_active(self) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from anabranch.engines.handle import Run
+from anabranch.engines.handle import LISTENING, Run
 from anabranch.errors import EngineError
 from anabranch.events import Event, Observed, Reconfiguration
 from anabranch.flow import Flow
@@ -93,6 +93,9 @@ def run_watched(
             "a run that goes on",
             "see who waits for whom",
         )
+    for noted in handle.decisions:
+        if noted.policy == LISTENING:  # a plan that was refused must not go unseen here
+            raise EngineError(flow.name, "plans that are taken", noted.why, "see who refused it")
     return RunResult({name: sink.table() for name, sink in sinks.items()}, counted), handle
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from anabranch.engines.handle import Result
-from anabranch.view.progress import change_line, latency_line
+from anabranch.view.words import change_line, latency_line
 
 
 def in_words(result: Result) -> str:

@@ -1,19 +1,18 @@
-"""A run in a terminal: a few lines that follow its events."""
+"""A run as it goes: what its events come to, shown on a terminal or as lines.
+
+`Progress` hears the events and says how things stand; `terminal.py` draws that.
+"""
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from anabranch.events import (
-    BatchTimes,
     Decision,
     Event,
     Observation,
@@ -21,15 +20,28 @@ from anabranch.events import (
     Reconfiguration,
     RunEnded,
     RunStarted,
+    StepMetrics,
 )
 from anabranch.plan.plan import Plan
+from anabranch.view.lines import Lines
+from anabranch.view.standing import MINUTE_S, Entry, Standing, Stretch
+from anabranch.view.terminal import on_terminal
+from anabranch.view.words import (
+    backlog_line,
+    lag_lines,
+    latency_line,
+    plan_line,
+    recent_rate_per_s,
+    work_line,
+)
 
+# What comes of a run is worded as its progress is.
 RECENT = 5
-FRAMES_PER_S = 4
+JOURNAL = 20
 
 
 class Progress:
-    """Hears the events of a run, from any thread, and says in some lines how it stands.
+    """Hears the events of a run, from any thread, and says how it stands.
 
     Example:
         >>> from anabranch.apps import word_count
@@ -47,172 +59,89 @@ class Progress:
         """Know the name of what is about to run."""
         self._name = name
         self._lock = threading.Lock()
+        self._lines: Lines | None = None
         self._started: RunStarted | None = None
-        self._ended: RunEnded | None = None
         self._plan: Plan | None = None
-        self._change: Reconfiguration | None = None
-        self._decision: Decision | None = None
         self._recent: deque[Observation] = deque(maxlen=RECENT)
+        self._minute: deque[Stretch] = deque()
+        self._journal: deque[Entry] = deque(maxlen=JOURNAL)
+        self._steps: dict[str, StepMetrics] = {}
         self._rows_in = self._rows_out = 0
+        self._news = 0
 
     def hear(self, event: Event) -> None:
         """Take in an event; this is the listener to give to `start`."""
         with self._lock:
+            self._news += 1
             if isinstance(event, RunStarted):
                 self._started, self._plan = event, Plan.from_json(event.plan)
             elif isinstance(event, Observed):
-                self._recent.append(event.observation)
-                self._rows_in += event.observation.rows_in
-                self._rows_out += event.observation.rows_out
+                self._observed(event.observation)
             elif isinstance(event, Reconfiguration):
-                self._change, self._plan = event, Plan.from_json(event.after)
+                self._plan = Plan.from_json(event.after)
+                self._journal.append(Entry.of_change(event))
             elif isinstance(event, Decision):
-                self._decision = event
-            else:
-                self._ended = event
+                self._journal.append(Entry.of_decision(event))
+        if self._lines is not None and not isinstance(event, RunEnded):
+            self._lines.tell(event, self.standing)
+
+    def standing(self) -> Standing:
+        """How it stands now; a value that no later event changes."""
+        with self._lock:
+            return Standing(
+                self._name,
+                self._started.engine if self._started is not None else None,
+                self._plan,
+                self._recent[-1] if self._recent else None,
+                recent_rate_per_s(self._recent) if self._recent else 0.0,
+                self._rows_in,
+                self._rows_out,
+                sum(step.skipped for step in self._steps.values()),
+                sum(step.late for step in self._steps.values()),
+                tuple(self._minute),
+                tuple(self._journal),
+                self._news,
+            )
 
     def __str__(self) -> str:
-        """How it stands now."""
-        with self._lock:
-            if self._started is None:
-                return f"{self._name}: starting …"
-            where = f"{self._name} on {self._started.engine}"
-            if not self._recent:
-                lines = [f"{where}: waiting for the first rows"]
-            else:
-                lines = [f"{where}: {self._recent[-1].at_s:.0f} s", *self._measured()]
-            if self._plan is not None:
-                lines.append(f"plan     {plan_line(self._plan)}")
-            if self._change is not None:
-                lines.append(f"change   {change_line(self._change)}")
-            if self._decision is not None:
-                lines.append(f"policy   {str(self._decision).strip()}")
-            return "\n".join(lines)
-
-    def __rich__(self) -> Text:
-        """The same, for a live display."""
-        return Text(str(self))
+        """How it stands now, in some lines."""
+        now = self.standing()
+        if now.seen is None:
+            lines = [now.title]
+        else:
+            lines = [
+                f"{now.title}: {now.seen.at_s:.0f} s",
+                f"rate     {now.rate_per_s:,.0f} rows/s",
+                f"rows     {now.rows}",
+                work_line(now.seen),
+                f"latency  {latency_line(now.seen.latency_p50_ms, now.seen.latency_p99_ms)}",
+                *lag_lines(now.seen),
+                f"backlog  {backlog_line(now.seen.sources)}",
+            ]
+        if now.plan is not None:
+            lines.append(f"plan     {plan_line(now.plan)}")
+        lines += [f"last     {entry}" for entry in now.journal[-1:]]
+        return "\n".join(lines)
 
     @contextmanager
     def live(self, console: Console) -> Iterator[None]:
-        """Show it while the block runs, if the console is a terminal; leave nothing behind."""
-        # Whatever the run prints goes above the lines that move.
-        with Live(
-            get_renderable=self.__rich__,
-            console=console,
-            refresh_per_second=FRAMES_PER_S,
-            redirect_stdout=sys.stdout.isatty(),
-            transient=True,
-        ):
+        """Show it while the block runs: as a picture that moves on a terminal, else as lines."""
+        if console.is_terminal and not console.is_dumb_terminal:
+            with on_terminal(self.standing, console):
+                yield
+            return
+        self._lines = Lines(console)
+        try:
             yield
+        finally:
+            self._lines = None
 
-    def _measured(self) -> list[str]:
-        seen = self._recent[-1]
-        waiting = [each.backlog_rows for each in seen.sources]
-        known = [rows for rows in waiting if rows is not None]
-        backlog = f"{sum(known):,} rows" if known and len(known) == len(waiting) else "unknown"
-        return [
-            f"rate     {recent_rate_per_s(self._recent):,.0f} rows/s",
-            f"rows     {self._rows_in:,} in, {self._rows_out:,} out",
-            work_line(seen),
-            f"latency  {latency_line(seen.latency_p50_ms, seen.latency_p99_ms)}",
-            *lag_lines(seen),
-            f"backlog  {backlog}",
-        ]
-
-
-def known_lag_ms(seen: Observation) -> float | None:
-    """How long tuples had waited to be read, where a source can tell; see `Observation.lag_ms`."""
-    return seen.lag_ms if any(each.lag_ms is not None for each in seen.sources) else None
-
-
-def lag_lines(seen: Observation) -> list[str]:
-    """How long tuples waited to be read, and how long they took from there to their results."""
-    lag_ms = known_lag_ms(seen)
-    if lag_ms is None:
-        return []
-    whole = latency_line(lag_ms + seen.latency_p50_ms, lag_ms + seen.latency_p99_ms)
-    return [f"lag      {milliseconds(lag_ms)} in the queue; end to end {whole}"]
-
-
-def work_line(seen: Observation) -> str:
-    """The newest batch, or what was done since the last look where there are none."""
-    if seen.in_batches:
-        return f"batch    {seen.batch}: {seen.rows_in:,} rows, {times_line(seen.times)}"
-    waiting = sum(region.queue_rows for region in seen.regions)
-    return (
-        f"work     {seen.rows_in:,} rows, {processor_line(seen.times)}; "
-        f"{waiting:,.0f} rows between steps"
-    )
-
-
-def latency_line(p50_ms: float, p99_ms: float) -> str:
-    """Latencies, with a digit behind the point where it matters.
-
-    Example:
-        >>> latency_line(1.26, 1234.5)
-        '1.3 ms p50, 1,234 ms p99'
-    """
-    return f"{milliseconds(p50_ms)} p50, {milliseconds(p99_ms)} p99"
-
-
-def milliseconds(value: float) -> str:
-    """A duration in milliseconds; engines on threads take less than one.
-
-    Example:
-        >>> milliseconds(0.42), milliseconds(42.4)
-        ('0.4 ms', '42 ms')
-    """
-    return f"{value:.1f} ms" if value < 10 else f"{value:,.0f} ms"
-
-
-def recent_rate_per_s(recent: Sequence[Observation]) -> float:
-    """Rows a second over the newest observations, with the time between batches."""
-    first, last = recent[0], recent[-1]
-    seconds = last.at_s - first.at_s + first.times.total_s
-    return sum(each.rows_in for each in recent) / seconds if seconds > 0 else 0.0
-
-
-def plan_line(plan: Plan) -> str:
-    """A plan in one line: readers and batch size of sources, replicas of regions."""
-    readers = [
-        f"{s.source} {s.replicas} {'reader' if s.replicas == 1 else 'readers'}"
-        f" × {s.batch_rows:,} rows"
-        for s in plan.sources
-    ]
-    regions = [
-        f"{r.region} {r.replicas}"
-        + (f" in {len(r.pipelines)} pipelines" if len(r.pipelines) > 1 else "")
-        for r in plan.regions
-    ]
-    return " · ".join(readers + regions)
-
-
-def change_line(change: Reconfiguration) -> str:
-    """A plan change in one line: when, what, and how long tuples stood still."""
-    what = "; ".join(change.moved) or "the same plan"
-    return f"at {change.at_s:.1f} s: {what} ({milliseconds(change.pause_ms)} pause)"
-
-
-def times_line(times: BatchTimes) -> str:
-    """Where the time of a batch went.
-
-    Example:
-        >>> times_line(BatchTimes(0.5, 0.2, 0.1, 0.0, 0.15, 0.03, 0.02))
-        '0.50 s = 0.20 fixed + 0.10 scan + 0.00 shuffle + 0.15 compute + 0.03 state + 0.02 sink'
-    """
-    parts = ("fixed", "scan", "shuffle", "compute", "state", "sink")
-    split = " + ".join(f"{getattr(times, f'{part}_s'):.2f} {part}" for part in parts)
-    return f"{times.total_s:.2f} s = {split}"
-
-
-def processor_line(times: BatchTimes) -> str:
-    """What threads spent of their processors in some time; side by side it may be more than that.
-
-    Example:
-        >>> processor_line(BatchTimes(1.0, 0.0, 0.3, 0.0, 1.2, 0.0, 0.1))
-        '1.60 s of processor in 1.0 s = 0.30 scan + 1.20 compute + 0.10 sink'
-    """
-    spent = {"scan": times.scan_s, "compute": times.compute_s, "sink": times.sink_s}
-    split = " + ".join(f"{seconds:.2f} {part}" for part, seconds in spent.items())
-    return f"{sum(spent.values()):.2f} s of processor in {times.total_s:.1f} s = {split}"
+    def _observed(self, seen: Observation) -> None:
+        began_s = self._recent[-1].at_s if self._recent else seen.at_s - seen.times.total_s
+        self._minute.append(Stretch(began_s, seen.at_s, seen.rows_in))
+        while self._minute[0].ended_s < seen.at_s - MINUTE_S:
+            self._minute.popleft()
+        self._recent.append(seen)
+        self._steps |= {step.step: step for step in seen.steps}
+        self._rows_in += seen.rows_in
+        self._rows_out += seen.rows_out

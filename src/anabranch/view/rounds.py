@@ -22,7 +22,7 @@ from anabranch.events import (
     RunStarted,
 )
 from anabranch.plan.plan import Plan
-from anabranch.view.progress import known_lag_ms, plan_line
+from anabranch.view.words import known_lag_ms, plan_line
 
 DECIDED = ("tried", "applied", "kept", "reverted")
 """Outcomes that show a policy at work; others are notes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable
 from functools import partial
+from html import escape
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from anabranch.engines.spark import wire
-from anabranch.engines.spark.layout import Layout
+from anabranch.engines.spark.layout import Layout, Station
 from anabranch.engines.spark.program import Batch, Outcome
 from anabranch.engines.spark.task import run_task
 from anabranch.errors import EngineError
+from anabranch.plan.regions import RegionKind
 
 # As a type, not as text: parsing the text took longer than the rest of building a job.
 ROW = StructType(
@@ -27,6 +29,8 @@ ROW = StructType(
         StructField("payload", BinaryType()),
     ]
 )
+
+LONGEST = 200
 
 
 class RemoteTraceback(Exception):
@@ -44,8 +48,12 @@ def run_job(
     packed = pickle.dumps(batch, protocol=5)
 
     def step(stage: int) -> Any:
-        return partial(run_task, program, packed, stage)
+        task: Any = partial(run_task, program, packed, stage)
+        task.__name__ = shortened(" · ".join(regions_of(layout, stage)))  # on Spark's SQL page
+        return task
 
+    # Of this thread, which is the query's. Its job group stays: Spark cancels the query by that.
+    spark.sparkContext.setJobDescription(escape(description(layout, batch), quote=False))
     readers = layout.tasks[0]
     frame = spark.range(0, readers, 1, readers).mapInArrow(step(0), ROW)
     if pushed is not None:
@@ -63,6 +71,32 @@ def run_job(
             "see the log of the executors; what was committed is kept, start again to go on",
         ) from error
     return outcome_of(table.to_batches())
+
+
+def description(layout: Layout, batch: Batch) -> str:
+    """What Spark's pages say of a job and its stages: the flow, the batch, and regions by stage.
+
+    A bar stands where tuples are dealt out anew, which is where another stage begins.
+    """
+    stages = [regions_of(layout, stage) for stage in range(layout.last_stage + 1)]
+    regions = " | ".join(map(" · ".join, stages))
+    return shortened(f"{batch.plan.flow} batch {batch.version}: {regions}")
+
+
+def shortened(text: str) -> str:
+    """A text that a page has room for."""
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def regions_of(layout: Layout, stage: int) -> list[str]:
+    """The regions that work in a stage; sources and sinks only where nothing else does."""
+    here = [station for station in layout.stations.values() if station.stage == stage]
+    working = [station for station in here if not _at_an_end(station)]
+    return [station.region.name for station in working or here]
+
+
+def _at_an_end(station: Station) -> bool:
+    return station.region.kind in (RegionKind.SOURCE, RegionKind.SINK)
 
 
 def outcome_of(batches: Iterable[pa.RecordBatch]) -> Outcome:

@@ -1,0 +1,139 @@
+"""Who else hears a run that the command line starts: a journal, a web page, Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anabranch.engines.handle import Run
+from anabranch.engines.listeners import Listener
+from anabranch.errors import UnknownNameError
+from anabranch.view.journal import JournalFile
+from anabranch.view.web import DEFAULT_PORT, Dashboard, serve
+
+METRICS_PORT = 9464
+PORTS = {"--dashboard": DEFAULT_PORT, "--metrics": METRICS_PORT}
+"""Options whose value may be left out, and what it is then."""
+
+DashboardPort = Annotated[
+    int | None,
+    typer.Option(
+        "--dashboard",
+        min=0,
+        max=65_535,
+        metavar="[PORT]",
+        help=f"Show it on a web page, too; port {DEFAULT_PORT} when left out, 0 for any.",
+    ),
+]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics",
+        min=0,
+        max=65_535,
+        metavar="[PORT]",
+        help=f"Let Prometheus read it; port {METRICS_PORT} when left out, 0 for any.",
+    ),
+]
+Address = Annotated[
+    str,
+    typer.Option(help="Who can reach page and metrics; the page beyond this machine by a token."),
+]
+Token = Annotated[
+    str | None, typer.Option(help="The token of the page; random where needed and left out.")
+]
+JournalPath = Annotated[
+    Path | None, typer.Option("--journal", help="A file for all events, for `anabranch view`.")
+]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user asked for beside the run itself."""
+
+    journal: Path | None = None
+    dashboard: int | None = None
+    metrics: int | None = None
+    address: str = "127.0.0.1"
+    token: str | None = None
+
+
+@dataclass
+class Watchers:
+    """Those who hear a run, and the page that may control it."""
+
+    listeners: list[Listener] = field(default_factory=list)
+    page: Dashboard | None = None
+
+    def control(self, run: Run) -> None:
+        """The run has begun."""
+        if self.page is not None:
+            self.page.control(run)
+
+
+@contextmanager
+def watching(wanted: Wanted, *first: Listener) -> Iterator[Watchers]:
+    """Open what was asked for, say where it is, and close it at the end."""
+    found = Watchers(list(first))
+    with ExitStack() as open_things:
+        if wanted.journal is not None:
+            file = _journal(wanted.journal)
+            open_things.callback(file.close)
+            found.listeners.append(file.hear)
+        if wanted.dashboard is not None:
+            page = serve(None, wanted.dashboard, wanted.address, wanted.token)
+            found.page = open_things.enter_context(page)
+            found.listeners.append(found.page.hear)
+            typer.echo(f"the page is at {found.page.url}", err=True)
+        if wanted.metrics is not None:
+            listener, where = _metrics(wanted, open_things)
+            found.listeners.append(listener)
+            typer.echo(f"Prometheus finds it at {where}", err=True)
+        yield found
+
+
+def with_ports(arguments: Sequence[str]) -> list[str]:
+    """Arguments in which every option that may go without its port has one.
+
+    Example:
+        >>> with_ports(["run", "word-count", "--dashboard", "--rows", "9"])
+        ['run', 'word-count', '--dashboard', '8642', '--rows', '9']
+        >>> with_ports(["run", "word-count", "--dashboard", "9000"])
+        ['run', 'word-count', '--dashboard', '9000']
+    """
+    filled: list[str] = []
+    for place, argument in enumerate(arguments):
+        filled.append(argument)
+        given = arguments[place + 1] if place + 1 < len(arguments) else ""
+        if argument in PORTS and not given.isdigit():
+            filled.append(str(PORTS[argument]))
+    return filled
+
+
+def _journal(path: Path) -> JournalFile:
+    try:
+        return JournalFile(path)
+    except OSError as error:
+        raise UnknownNameError(
+            str(path), "a file that can be written", error.strerror or str(error), "name another"
+        ) from error
+
+
+def _metrics(wanted: Wanted, open_things: ExitStack) -> tuple[Listener, str]:
+    try:
+        from anabranch.view.metrics import Metrics
+    except ImportError as error:
+        raise UnknownNameError(
+            "--metrics",
+            "the package prometheus-client",
+            str(error),
+            "pip install 'anabranch[metrics]'",
+        ) from error
+    metrics = Metrics()
+    server = open_things.enter_context(metrics.serve(wanted.metrics or 0, wanted.address))
+    return metrics.hear, server.url

@@ -1,0 +1,150 @@
+"""How a run stands at one moment: the value that the terminal and the lines are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anabranch.events import Decision, Observation, PipelineMetrics, Reconfiguration
+from anabranch.plan.plan import Plan
+from anabranch.view.words import moved_line
+
+MINUTE_S = 60.0
+"""How far back the curve of the rate goes."""
+LEAST_BUSY = 0.5
+"""What is less busy than this holds nothing up."""
+
+Pipeline = tuple[str, tuple[str, ...]]
+"""A region, and the steps of one of its pipelines."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Rows that were read in some time of the run."""
+
+    began_s: float
+    ended_s: float
+    rows: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the journal: a decision, or a plan that is in force."""
+
+    at_s: float
+    text: str
+
+    @staticmethod
+    def of_decision(decision: Decision) -> Entry:
+        """What a policy did."""
+        return Entry(decision.at_s, f"{decision.policy}: {decision.why}, {decision.outcome}")
+
+    @staticmethod
+    def of_change(change: Reconfiguration) -> Entry:
+        """What changed, and how long rows stood still."""
+        return Entry(change.at_s, f"plan: {moved_line(change)}")
+
+    def __str__(self) -> str:
+        return f"{self.at_s:7.1f} s  {self.text}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a run stands.
+
+    Attributes:
+        name: What runs.
+        engine: What runs it; None before it has started.
+        plan: The plan in force.
+        seen: The newest observation.
+        rate_per_s: Rows read a second, lately.
+        rows_in: Rows read so far.
+        rows_out: Rows written so far.
+        skipped: Rows that were left out because they were malformed or a step raised.
+        late: Rows that came too late.
+        minute: What was read in the last minute, oldest first.
+        journal: The newest decisions and plan changes, newest last.
+        news: How many events were heard: another number, another picture.
+    """
+
+    name: str
+    engine: str | None
+    plan: Plan | None
+    seen: Observation | None
+    rate_per_s: float
+    rows_in: int
+    rows_out: int
+    skipped: int
+    late: int
+    minute: tuple[Stretch, ...]
+    journal: tuple[Entry, ...]
+    news: int
+
+    @property
+    def title(self) -> str:
+        """What runs, where, and what it waits for if it does."""
+        if self.engine is None:
+            return f"{self.name}: starting …"
+        where = f"{self.name} on {self.engine}"
+        return where if self.seen is not None else f"{where}: waiting for the first rows"
+
+    @property
+    def rows(self) -> str:
+        """Rows in words."""
+        left_out = ((self.skipped, "skipped"), (self.late, "late"))
+        lost = [f", {count:,} {what}" for count, what in left_out if count]
+        return f"{self.rows_in:,} in, {self.rows_out:,} out{''.join(lost)}"
+
+    def busy(self) -> dict[Pipeline, float]:
+        """Busy shares of the pipelines that were seen, by region and steps."""
+        pipelines = self.seen.pipelines if self.seen is not None else ()
+        return {(each.region, each.steps): each.busy_share for each in pipelines}
+
+
+def bottleneck(seen: Observation | None) -> PipelineMetrics | None:
+    """The pipeline that is busiest, in its busiest replica; None where none has much to do.
+
+    Example:
+        >>> from anabranch.events import BatchTimes
+        >>> times = BatchTimes(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        >>> busy = (PipelineMetrics("a", ("a",), 0.7, 0.0), PipelineMetrics("b", ("b",), 0.9, 0.0))
+        >>> bottleneck(Observation(1.0, 0, 0, 0, times, 0.0, 0.0, pipelines=busy)).steps
+        ('b',)
+    """
+    if seen is None:
+        return None
+    hottest = {each.region: max(each.replica_busy, default=0.0) for each in seen.regions}
+    # Averages of a region's pipelines say which of them its hottest replica is held up by.
+    ranked = {
+        each: (max(each.busy_share, hottest.get(each.region, 0.0)), each.busy_share)
+        for each in seen.pipelines
+    }
+    busiest = max(ranked, key=lambda each: ranked[each], default=None)
+    return busiest if busiest is not None and ranked[busiest][0] >= LEAST_BUSY else None
+
+
+def rates(minute: Sequence[Stretch], columns: int) -> list[float | None]:
+    """Rows a second over the last minute, oldest first; None where there was no run yet.
+
+    Example:
+        >>> rates([Stretch(0.0, 15.0, 300), Stretch(15.0, 30.0, 600)], 4)
+        [None, None, 20.0, 40.0]
+    """
+    if not minute:
+        return [None] * columns
+    width_s = MINUTE_S / columns
+    first_s = minute[-1].ended_s - MINUTE_S
+    rows, seconds = [0.0] * columns, [0.0] * columns
+    for stretch in minute:
+        length_s = stretch.ended_s - stretch.began_s
+        if length_s <= 0:
+            continue
+        first = max(0, int((stretch.began_s - first_s) // width_s))
+        last = min(columns - 1, int((stretch.ended_s - first_s) // width_s))
+        for column in range(first, last + 1):
+            left_s = first_s + column * width_s
+            overlap_s = min(stretch.ended_s, left_s + width_s) - max(stretch.began_s, left_s)
+            if overlap_s > 0:
+                rows[column] += stretch.rows * overlap_s / length_s
+                seconds[column] += overlap_s
+    return [n / s if s > 0 else None for n, s in zip(rows, seconds, strict=True)]

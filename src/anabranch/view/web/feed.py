@@ -1,0 +1,182 @@
+"""From the engine's thread to the browsers, by way of a thread that takes in and tells.
+
+`hear` puts an event into a queue and is done, whatever the browsers do. News is made at most once
+for all of them, and not at all when there are none. A browser that does not keep up loses its
+connection, and asks for the history when it comes back.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from queue import Empty, Full, Queue, SimpleQueue
+from typing import Any
+
+from anabranch.events import Event, Observed
+from anabranch.view.web.numbers import to_json
+from anabranch.view.web.story import News, Story
+
+MOST_WAITING = 10_000
+"""Events that wait to be taken in; observations beyond that are left out."""
+MOST_BEHIND = 256
+"""News that a browser may be behind."""
+MOST_BROWSERS = 16
+REMEMBERED = 128
+"""News that a browser which comes back is told again."""
+
+
+class Told:
+    """A piece of news with its number; made when the first one asks."""
+
+    def __init__(self, number: int, name: str, news: News) -> None:
+        """Know how to make it."""
+        self.number, self._name, self._news = number, name, news
+        self._lock = threading.Lock()
+        self._frame: bytes | None = None
+
+    def frame(self) -> bytes:
+        """As a server-sent event."""
+        with self._lock:
+            if self._frame is None:
+                content = to_json(self._news())
+                self._frame = b"id: %b\ndata: %b\n\n" % (self._name.encode(), content)
+            return self._frame
+
+
+class Browser:
+    """One that listens: news waits here until it is sent."""
+
+    def __init__(self) -> None:
+        """Nothing waits yet."""
+        self._waiting: Queue[Told | None] = Queue(MOST_BEHIND)
+        self.lost = False
+
+    def offer(self, told: Told) -> None:
+        """Put news behind the others; too much of it and the browser is given up."""
+        try:
+            self._waiting.put_nowait(told)
+        except Full:
+            self.lost = True
+
+    def wake(self) -> None:
+        """Let `next` come back at once."""
+        with suppress(Full):
+            self._waiting.put_nowait(None)
+
+    def next(self, timeout_s: float) -> Told | None:
+        """The next piece of news; None if there was none for so long."""
+        try:
+            return self._waiting.get(timeout=timeout_s)
+        except Empty:
+            return None
+
+
+class Feed:
+    """Hears a run and tells it to browsers.
+
+    Args:
+        also: Others who hear every event, in the feed's thread.
+    """
+
+    def __init__(self, also: Sequence[Callable[[Event], None]] = ()) -> None:
+        self._also = also
+        self._heard: SimpleQueue[Event | threading.Event | None] = SimpleQueue()
+        self._story, self._number = Story(), 0
+        self._recent: deque[Told] = deque(maxlen=REMEMBERED)
+        self._browsers: set[Browser] = set()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._take_all, name="dashboard", daemon=True)
+        self._boot = secrets.token_hex(4)  # a browser may come back to another server
+        self.closed = False
+        self.error: Exception | None = None
+
+    def start(self) -> None:
+        """Begin to take in what is heard."""
+        self._thread.start()
+
+    def hear(self, event: Event) -> None:
+        """Take an event, from any thread, in next to no time."""
+        if self._heard.qsize() < MOST_WAITING or not isinstance(event, Observed):
+            self._heard.put(event)
+
+    def settle(self, timeout_s: float | None = None) -> bool:
+        """Wait until all that was heard is taken in; whether it came to that."""
+        taken = threading.Event()
+        self._heard.put(taken)
+        return taken.wait(timeout_s)
+
+    def close(self) -> None:
+        """No more; browsers are let go."""
+        self.closed = True
+        self._heard.put(None)
+        if self._thread.ident is not None:
+            self._thread.join(5.0)
+        with self._lock:
+            for browser in self._browsers:
+                browser.wake()
+
+    def history(self) -> dict[str, Any]:
+        """Everything so far, and the number of the last piece of news in it."""
+        with self._lock:
+            told = self._name(self._number)
+            news = self._story.history()
+        return news() | {"id": told}
+
+    @property
+    def browsers(self) -> int:
+        """How many listen."""
+        with self._lock:
+            return len(self._browsers)
+
+    @contextmanager
+    def listening(self, since: str) -> Iterator[Browser | None]:
+        """One more browser, told what came after the news of that name; None if there are too many.
+
+        If that is too long ago, or of another server, it is told the history.
+        """
+        browser = Browser()
+        with self._lock:
+            full = len(self._browsers) >= MOST_BROWSERS
+            if not full:
+                for told in self._since(since):
+                    browser.offer(told)
+                self._browsers.add(browser)
+        try:
+            yield None if full else browser
+        finally:
+            with self._lock:
+                self._browsers.discard(browser)
+
+    def _name(self, number: int) -> str:
+        return f"{self._boot}-{number}"
+
+    def _since(self, name: str) -> list[Told]:
+        oldest = self._number - len(self._recent)
+        for number in range(self._number, oldest - 1, -1):
+            if self._name(number) == name:
+                return [told for told in self._recent if told.number > number]
+        return [Told(self._number, self._name(self._number), self._story.history())]
+
+    def _take_all(self) -> None:
+        while (heard := self._heard.get()) is not None:
+            if isinstance(heard, threading.Event):
+                heard.set()
+                continue
+            try:
+                self._take(heard)
+            except Exception as error:  # one event that cannot be shown hides no other
+                self.error = self.error or error
+
+    def _take(self, event: Event) -> None:
+        with self._lock:
+            self._number += 1
+            told = Told(self._number, self._name(self._number), self._story.take(event))
+            self._recent.append(told)
+            browsers = list(self._browsers)
+        for browser in browsers:
+            browser.offer(told)
+        for hear in self._also:
+            hear(event)

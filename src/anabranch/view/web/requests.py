@@ -1,0 +1,212 @@
+"""What the server answers: the page, its history and its stream, and changes by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from http.server import BaseHTTPRequestHandler
+from importlib.resources import files
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+from anabranch.errors import AnabranchError, PlanError
+from anabranch.view.web.access import Access
+from anabranch.view.web.controls import Controls
+from anabranch.view.web.feed import Browser, Feed
+from anabranch.view.web.numbers import to_json
+
+MOST_BODY = 65_536
+PATIENCE_S = 20.0
+"""How long a browser may take to send a request, or to take in what it is sent."""
+HEARTBEAT_S = 10.0
+"""A connection that nobody is at any more shows when something is sent."""
+TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+JSON, TEXT = "application/json", "text/plain; charset=utf-8"
+POLICY = (
+    "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """What requests are answered from.
+
+    Attributes:
+        feed: The run.
+        controls: What may be done with it.
+        access: Who may.
+        metrics: What makes the text of `/metrics` and its type; None where nothing does.
+        journal: Name of the file that is shown; "" for a run that goes on.
+    """
+
+    feed: Feed
+    controls: Controls
+    access: Access
+    metrics: Callable[[], tuple[bytes, str]] | None = None
+    journal: str = ""
+
+
+@cache
+def assets() -> Mapping[str, tuple[bytes, str]]:
+    """The files of the page by name, and their types; nothing else can be asked for."""
+    folder = files(__package__) / "static"
+    found = (each for each in folder.iterdir() if each.name.partition(".")[2] in TYPES)
+    return {each.name: (each.read_bytes(), TYPES[each.name.partition(".")[2]]) for each in found}
+
+
+class Requests(BaseHTTPRequestHandler):
+    """Answers the requests of one connection."""
+
+    site: ClassVar[Site]
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "anabranch", ""
+    timeout = PATIENCE_S
+
+    def do_GET(self) -> None:
+        """Show something."""
+        if not self._may():
+            return
+        path = urlsplit(self.path).path
+        if path.startswith("/static/"):
+            self._asset(path.removeprefix("/static/"))
+            return
+        answers: Mapping[str, Callable[[], None]] = {
+            "/": lambda: self._asset("index.html"),
+            "/api/history": self._history,
+            "/api/stream": self._stream,
+            "/api/controls": lambda: self._json(200, self.site.controls.state()),
+            "/metrics": self._metrics,
+        }
+        answers.get(path, self._unknown)()
+
+    def do_POST(self) -> None:
+        """Change something."""
+        body = self._body()
+        if body is None or not self._may():
+            return
+        refused = self.site.access.change_refusal(self.headers)
+        if refused is not None:
+            self._json(refused.status, {"error": refused.why})
+            return
+        answers = {"/api/plan": self._plan, "/api/adaptation": self._adaptation}
+        answer = answers.get(urlsplit(self.path).path)
+        if answer is None:
+            self._unknown()
+            return
+        try:
+            wish = json.loads(body)
+            if not isinstance(wish, dict):
+                raise ValueError("not an object")
+        except ValueError:
+            self._json(400, {"error": "the request is no JSON object"})
+            return
+        self._try(answer, wish)
+
+    def _try(self, answer: Callable[[dict[str, Any]], Any], wish: dict[str, Any]) -> None:
+        try:
+            self._json(200, answer(wish))
+        except PlanError as error:
+            self._json(422, {"error": str(error)})
+        except AnabranchError as error:
+            self._json(409, {"error": str(error)})
+
+    def _plan(self, wish: dict[str, Any]) -> dict[str, Any]:
+        return {"will": self.site.controls.change(wish)}
+
+    def _adaptation(self, wish: dict[str, Any]) -> dict[str, bool]:
+        return self.site.controls.pause(wish.get("paused"))
+
+    def _may(self) -> bool:
+        """Whether the request may go on; answers it if not."""
+        refused = self.site.access.refusal(self.headers, self.path)
+        if refused is None:
+            return True
+        self.close_connection = True
+        extra = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
+        self._send(refused.status, (refused.why + "\n").encode(), TEXT, extra)
+        return False
+
+    def _body(self) -> bytes | None:
+        """What was sent; None, and an answer, if it is too much or not said how much."""
+        length = self.headers.get("Content-Length", "")
+        if not length.isascii() or not length.isdigit() or int(length) > MOST_BODY:
+            self.close_connection = True
+            self._json(413, {"error": f"a request has at most {MOST_BODY} bytes, and says so"})
+            return None
+        return self.rfile.read(int(length))
+
+    def _asset(self, name: str) -> None:
+        if name not in assets():
+            self._unknown()
+            return
+        cookie = self.site.access.cookie(self.path)
+        self._send(200, *assets()[name], {} if cookie is None else {"Set-Cookie": cookie})
+
+    def _history(self) -> None:
+        about = {"journal": self.site.journal, **self.site.controls.state()}
+        self._json(200, self.site.feed.history() | about)
+
+    def _metrics(self) -> None:
+        if self.site.metrics is None:
+            self._unknown()
+        else:
+            self._send(200, *self.site.metrics())
+
+    def _unknown(self) -> None:
+        self._json(404, {"error": "there is no such page"})
+
+    def _stream(self) -> None:
+        """Server-sent events until one side has enough."""
+        asked = parse_qs(urlsplit(self.path).query).get("since", [""])[0]
+        since = self.headers.get("Last-Event-ID") or asked
+        with self.site.feed.listening(since) as browser:
+            if browser is None:
+                self._json(503, {"error": "too many browsers look at this run"})
+                return
+            self.close_connection = True
+            self._head(200, {"Content-Type": "text/event-stream", "Connection": "close"})
+            with suppress(OSError):  # it went away, or took too long
+                self._tell(browser)
+
+    def _tell(self, browser: Browser) -> None:
+        self.wfile.write(b"retry: 1000\n\n")
+        while not (browser.lost or self.site.feed.closed):
+            told = browser.next(HEARTBEAT_S)
+            self.wfile.write(b": still here\n\n" if told is None else told.frame())
+
+    def _json(self, status: int, content: Any) -> None:
+        self._send(status, to_json(content), JSON)
+
+    def _send(
+        self, status: int, body: bytes, kind: str, extra: Mapping[str, str] | None = None
+    ) -> None:
+        length = {"Content-Type": kind, "Content-Length": str(len(body))}
+        self._head(status, {**length, **(extra or {})})
+        self.wfile.write(body)
+
+    def _head(self, status: int, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**HEADERS, **headers}.items():
+            self.send_header(name, value)
+        if self.close_connection and "Connection" not in headers:
+            self.send_header("Connection", "close")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the terminal is the run's."""

@@ -1,0 +1,149 @@
+"""One observation as the page shows it: what each box is told, and where the bottleneck is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.events import Observation, RegionMetrics, Shape, StepMetrics, StreamShape
+from anabranch.plan.plan import Plan
+from anabranch.view.web.numbers import short
+
+LEAST_BUSY = 0.5
+"""What is less busy than this holds nothing up."""
+MOST_BARS = 64
+
+
+def seen_as_object(seen: Observation, plan: Plan, shape: Shape) -> dict[str, Any]:
+    """An observation under a plan, by the names of boxes; see `static/store.js`."""
+    replicas = {r.region: r.replicas for r in plan.regions}
+    homes = {step.step: step.region for step in shape.steps}
+    seconds = seen.times.total_s
+    steps = {
+        step.step: _step(step, seconds, replicas.get(homes.get(step.step, ""), 1))
+        for step in seen.steps
+    }
+    return {
+        "at_s": short(seen.at_s),
+        "batch": seen.batch if seen.in_batches else None,
+        "seconds": short(seconds),
+        "steps": steps,
+        "pipelines": _pipelines(seen, plan),
+        "regions": {region.region: _region(region, plan) for region in seen.regions},
+        "sources": {
+            each.source: {
+                "rate_per_s": short(each.rate_per_s),
+                "backlog": each.backlog_rows,
+                "lag_ms": short(each.lag_ms),
+            }
+            for each in seen.sources
+        },
+        "traffic": traffic(seen, shape.streams),
+        "bottleneck": bottleneck(seen),
+    }
+
+
+def bottleneck(seen: Observation) -> str | None:
+    """The region that is busiest, in its busiest replica; None where none has much to do.
+
+    Example:
+        >>> from anabranch.events import BatchTimes, PipelineMetrics
+        >>> times = BatchTimes(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        >>> busy = (PipelineMetrics("a", ("a",), 0.7, 0.0), PipelineMetrics("b", ("b",), 0.9, 0.0))
+        >>> bottleneck(Observation(1.0, 0, 0, 0, times, 0.0, 0.0, pipelines=busy))
+        'b'
+    """
+    busy: dict[str, float] = {}
+    for pipeline in seen.pipelines:
+        busy[pipeline.region] = max(busy.get(pipeline.region, 0.0), pipeline.busy_share)
+    for region in seen.regions:
+        busy[region.region] = max([busy.get(region.region, 0.0), *region.replica_busy])
+    busiest = max(busy, key=lambda name: busy[name], default=None)
+    return busiest if busiest is not None and busy[busiest] >= LEAST_BUSY else None
+
+
+def traffic(seen: Observation, streams: Sequence[StreamShape]) -> list[float | None]:
+    """Tuples a second on each stream; None where nobody has counted.
+
+    What a step takes in is known exactly where one stream enters it. Elsewhere it is what the
+    producer gave, which counts all of its ports.
+    """
+    steps = {step.step: step for step in seen.steps}
+    rates = {source.source: source.rate_per_s for source in seen.sources}
+    entering = [stream.consumer for stream in streams]
+    found: list[float | None] = []
+    for stream in streams:
+        producer, consumer = steps.get(stream.producer), steps.get(stream.consumer)
+        if consumer is not None and entering.count(stream.consumer) == 1:
+            found.append(short(_per_s(consumer.rows_in, seen)))
+        elif producer is not None:
+            found.append(short(_per_s(producer.rows_out, seen)))
+        else:
+            found.append(short(rates.get(stream.producer)))
+    return found
+
+
+def skew(rows: Sequence[int]) -> float | None:
+    """How much more than its part the greatest of some has; 1 is even, None without any.
+
+    Example:
+        >>> skew([10, 10]), skew([30, 10]), skew([])
+        (1.0, 1.5, None)
+    """
+    return max(rows) * len(rows) / sum(rows) if rows and sum(rows) else None
+
+
+def _per_s(rows: int, seen: Observation) -> float:
+    return rows / seen.times.total_s if seen.times.total_s > 0 else 0.0
+
+
+def _step(step: StepMetrics, seconds: float, replicas: int) -> dict[str, Any]:
+    return {
+        "in_per_s": short(step.rows_in / seconds) if seconds > 0 else None,
+        "out_per_s": short(step.rows_out / seconds) if seconds > 0 else None,
+        "cost_us": short(step.cost_us),
+        "selectivity": short(step.selectivity),
+        "busy": short(step.busy_s / (seconds * replicas)) if seconds > 0 else None,
+        "keys": step.keys,
+        "skipped": step.skipped,
+        "late": step.late,
+    }
+
+
+def _pipelines(seen: Observation, plan: Plan) -> dict[str, float | None]:
+    """Busy shares by the names that the drawing gives to pipelines; none of an earlier plan."""
+    names = {
+        (region.region, steps): f"{region.region}/{number}"
+        for region in plan.regions
+        for number, steps in enumerate(region.pipelines)
+    }
+    found = {(p.region, p.steps): p.busy_share for p in seen.pipelines}
+    return {names[key]: short(share) for key, share in found.items() if key in names}
+
+
+def _region(region: RegionMetrics, plan: Plan) -> dict[str, Any]:
+    owners = next((r.bucket_map for r in plan.regions if r.region == region.region), ())
+    by_replica: list[int] = []
+    if region.bucket_rows and len(owners) == len(region.bucket_rows):
+        by_replica = [0] * (max(owners) + 1)
+        for owner, rows in zip(owners, region.bucket_rows, strict=True):
+            by_replica[owner] += rows
+    hot = region.hottest_key
+    return {
+        "replicas": region.replicas,
+        "rows_per_s": short(region.rows_per_s),
+        "queue_rows": short(region.queue_rows),
+        "loaded_bytes": region.loaded_bytes,
+        "replica_busy": [short(share) for share in region.replica_busy],
+        "replica_rows": by_replica,
+        "skew": short(skew(by_replica)),
+        "bucket_skew": short(skew(region.bucket_rows)),
+        "bars": _bars(region.bucket_rows),
+        "hot": None if hot is None else {"key": hot.key, "share": short(hot.share)},
+    }
+
+
+def _bars(rows: Sequence[int]) -> list[int]:
+    """Tuples by stretches of buckets, as many as can be drawn."""
+    width = -(-len(rows) // MOST_BARS) or 1
+    return [sum(rows[n : n + width]) for n in range(0, len(rows), width)]

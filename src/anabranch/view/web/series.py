@@ -1,0 +1,118 @@
+"""Rate, latency and backlog over time: as many points as a chart shows, however long a run is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from anabranch.events import Observation
+from anabranch.view.web.numbers import short
+
+MOST_POINTS = 2_000
+RECENT = 5
+"""Points that the rate of this moment is taken over."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What was seen in one period.
+
+    Attributes:
+        at_s: When it ended, in seconds since the start.
+        seconds: How long it was.
+        rows: Tuples read in it.
+        p50_ms: Latency that half of the tuples had.
+        p99_ms: Latency that all but one in a hundred had.
+        backlog: Tuples known to wait at the end of it; None where nobody can say.
+    """
+
+    at_s: float
+    seconds: float
+    rows: int
+    p50_ms: float
+    p99_ms: float
+    backlog: int | None
+
+    def merged(self, later: Point) -> Point:
+        """Two periods as one; the slowest tuples are those of the slower one."""
+        first, second = (max(p.seconds, 1e-9) for p in (self, later))
+        middle = (self.p50_ms * first + later.p50_ms * second) / (first + second)
+        return Point(
+            later.at_s,
+            self.seconds + later.seconds,
+            self.rows + later.rows,
+            middle,
+            max(self.p99_ms, later.p99_ms),
+            later.backlog,
+        )
+
+    @property
+    def rate_per_s(self) -> float:
+        """Tuples read in a second."""
+        return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+    def row(self) -> list[float | None]:
+        """What the page gets: time, rate, two latencies, backlog."""
+        found = (self.at_s, self.rate_per_s, self.p50_ms, self.p99_ms, self.backlog)
+        return [short(value) for value in found]
+
+
+class Series:
+    """The points of a run; neighbours are merged when there are too many.
+
+    Example:
+        >>> series = Series(most=4)
+        >>> for second in range(6):
+        ...     series.add(Point(second + 1.0, 1.0, 10, 1.0, 2.0, None))
+        >>> [(point.at_s, point.rows) for point in series.points]
+        [(2.0, 20), (4.0, 20), (5.0, 10), (6.0, 10)]
+    """
+
+    def __init__(self, most: int = MOST_POINTS) -> None:
+        """Keep no more than so many points."""
+        self._most = most
+        self.points: list[Point] = []
+        self._recent: list[Point] = []
+
+    def see(self, seen: Observation) -> Point:
+        """Take in an observation; the point that it makes."""
+        before = self.points[-1].at_s if self.points else seen.at_s - seen.times.total_s
+        # Between two batches lies more than the batch: its start, its commit.
+        seconds = seen.at_s - before if seen.at_s > before else seen.times.total_s
+        point = Point(
+            seen.at_s,
+            seconds,
+            seen.rows_in,
+            seen.latency_p50_ms,
+            seen.latency_p99_ms,
+            backlog_of(seen),
+        )
+        self.add(point)
+        return point
+
+    def add(self, point: Point) -> None:
+        """Put a point behind the others."""
+        self._recent = [*self._recent[1 - RECENT :], point]
+        self.points.append(point)
+        if len(self.points) > self._most:
+            self.points = _halved(self.points)
+
+    @property
+    def rate_per_s(self) -> float | None:
+        """Tuples read in a second over the newest points; None before the first."""
+        seconds = sum(point.seconds for point in self._recent)
+        return sum(p.rows for p in self._recent) / seconds if seconds > 0 else None
+
+
+def backlog_of(seen: Observation) -> int | None:
+    """Tuples that wait at all sources; None unless all of them know."""
+    waiting = [source.backlog_rows for source in seen.sources]
+    known = [rows for rows in waiting if rows is not None]
+    return sum(known) if known and len(known) == len(waiting) else None
+
+
+def _halved(points: Sequence[Point]) -> list[Point]:
+    """Every two neighbours as one; the last of an odd number stays as it is."""
+    merged = [a.merged(b) for n, (a, b) in enumerate(pairwise(points)) if n % 2 == 0]
+    return merged + ([points[-1]] if len(points) % 2 else [])

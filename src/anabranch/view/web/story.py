@@ -1,0 +1,183 @@
+"""What the page knows of a run: events in, the history and the news of it out.
+
+Nothing here knows a server, a clock or a thread. What the page gets is put together when somebody
+asks for it: a run that nobody watches pays for a few values in lists.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from anabranch.events import (
+    Decision,
+    Event,
+    Kind,
+    Observation,
+    Observed,
+    Reconfiguration,
+    RunEnded,
+    RunStarted,
+    Shape,
+)
+from anabranch.pictures.drawing import draw
+from anabranch.plan.plan import Plan
+from anabranch.view.web.numbers import short
+from anabranch.view.web.seen import seen_as_object
+from anabranch.view.web.series import Series
+
+MOST_ENTRIES = 10_000
+"""Decisions and plan changes that are kept."""
+MOST_TEXT = 2_000
+"""Letters of an entry; what a policy says is a line or two."""
+
+News = Callable[[], dict[str, Any]]
+CHANGING = (Kind.TRIED, Kind.APPLIED, Kind.REVERTED)
+
+
+class Story:
+    """One run, from what it told."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._started: RunStarted | None = None
+        self._ended: RunEnded | None = None
+        self._plan: Plan | None = None
+        self._last: tuple[Observation, Plan] | None = None
+        self._series = Series()
+        self._entries: deque[dict[str, Any]] = deque(maxlen=MOST_ENTRIES)
+        self._rows_in = self._rows_out = self._changes = 0
+        self._why = ""
+
+    def take(self, event: Event) -> News:
+        """Take in an event; gives what makes the news of it for the page."""
+        if isinstance(event, RunStarted):
+            return self._start(event)
+        if isinstance(event, Observed):
+            return self._observe(event.observation)
+        if isinstance(event, Reconfiguration):
+            return self._change(event)
+        if isinstance(event, Decision):
+            return self._decide(event)
+        return self._end(event)
+
+    def history(self) -> News:
+        """Everything so far, as one piece of news."""
+        points, entries = list(self._series.points), list(self._entries)
+        parts = [self._opening(), self._tail()]
+
+        def told() -> dict[str, Any]:
+            merged: dict[str, Any] = {"kind": "history"}
+            for part in parts:
+                merged |= part()
+            return merged | {"points": [point.row() for point in points], "entries": entries}
+
+        return told
+
+    def _opening(self) -> News:
+        started, plan = self._started, self._plan
+
+        def told() -> dict[str, Any]:
+            if started is None or plan is None:
+                return {"started": None}
+            about = {"flow": started.flow, "engine": started.engine, "version": started.version}
+            steps = {step.step: asdict(step) for step in started.shape.steps}
+            return {"started": about, "steps": steps, **plan_as_object(plan, started.shape)}
+
+        return told
+
+    def _tail(self) -> News:
+        """How it stands now."""
+        last, ended, shape = self._last, self._ended, self._shape
+        now = {
+            "rows_in": self._rows_in,
+            "rows_out": self._rows_out,
+            "rate_per_s": short(self._series.rate_per_s),
+        }
+
+        def told() -> dict[str, Any]:
+            seen = None if last is None else seen_as_object(*last, shape)
+            return now | {"seen": seen, "ended": None if ended is None else _end_of(ended)}
+
+        return told
+
+    @property
+    def _shape(self) -> Shape:
+        return Shape() if self._started is None else self._started.shape
+
+    def _start(self, event: RunStarted) -> News:
+        """A run begins; whatever was before it belongs to another one."""
+        self._forget()
+        self._started, self._plan = event, Plan.from_json(event.plan)
+        return self.history()
+
+    def _observe(self, seen: Observation) -> News:
+        point = self._series.see(seen)
+        self._rows_in += seen.rows_in
+        self._rows_out += seen.rows_out
+        if self._plan is not None:
+            self._last = (seen, self._plan)
+        tail = self._tail()
+        return lambda: {"kind": "observed", "point": point.row(), **tail()}
+
+    def _change(self, event: Reconfiguration) -> News:
+        self._plan = plan = Plan.from_json(event.after)
+        self._changes += 1
+        entry = {
+            "at_s": short(event.at_s),
+            "kind": "change",
+            "who": f"plan {self._changes + 1}",
+            "text": ("; ".join(event.moved) or "the same plan")[:MOST_TEXT],
+            "pause_ms": short(event.pause_ms),
+            "why": self._why,
+        }
+        self._why = ""
+        self._entries.append(entry)
+        shape = self._shape
+        return lambda: {"kind": "changed", "entry": entry, **plan_as_object(plan, shape)}
+
+    def _decide(self, event: Decision) -> News:
+        entry = {
+            "at_s": short(event.at_s),
+            "kind": str(event.outcome),
+            "who": event.policy,
+            "text": event.why[:MOST_TEXT],
+        }
+        if event.outcome in CHANGING:  # the next change of plan is its doing
+            self._why = f"{event.policy}: {event.why}"[:MOST_TEXT]
+        self._entries.append(entry)
+        return lambda: {"kind": "decided", "entry": entry}
+
+    def _end(self, event: RunEnded) -> News:
+        self._ended = event
+        self._rows_in = max(self._rows_in, event.rows_in)
+        self._rows_out = max(self._rows_out, event.rows_out)
+        tail = self._tail()
+        return lambda: {"kind": "ended", **tail()}
+
+
+def plan_as_object(plan: Plan, shape: Shape) -> dict[str, Any]:
+    """A plan for the page: as text, by region, and drawn."""
+    pipelines = {region.region: region.pipelines for region in plan.regions}
+    replicas = {r.region: r.replicas for r in plan.regions} | {
+        s.source: s.replicas for s in plan.sources
+    }
+    threads = sum(r.replicas * len(r.pipelines) for r in plan.regions)
+    return {
+        "plan": {
+            "text": repr(plan),
+            "threads": threads + sum(source.replicas for source in plan.sources),
+            "pipelines": pipelines,
+            "replicas": replicas,
+        },
+        "drawing": asdict(draw(shape, pipelines, replicas)),
+    }
+
+
+def _end_of(event: RunEnded) -> dict[str, Any]:
+    return {"at_s": short(event.at_s), "whole": event.ended}

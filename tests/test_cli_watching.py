@@ -1,0 +1,81 @@
+"""`anabranch run --journal --dashboard --metrics`: who else hears a run."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from urllib.request import urlopen
+
+import pytest
+
+import anabranch.cli.running
+from anabranch.cli.watching import Wanted, watching, with_ports
+from anabranch.events import Observed, RunEnded, RunStarted
+from anabranch.view.journal import read_journal
+
+RUN = ("run", "word-count", "--engine", "local", "--policy", "none", "--set", "rows=3000")
+
+
+def test_a_journal_holds_the_run_and_the_json_stays_clean(command_line, tmp_path):
+    ran = command_line(*RUN, "--json", "--journal", tmp_path / "run.jsonl")
+    events = list(read_journal(tmp_path / "run.jsonl"))
+    assert [type(events[0]), type(events[-1])] == [RunStarted, RunEnded]
+    seen = sum(event.observation.rows_in for event in events if isinstance(event, Observed))
+    assert seen == events[-1].rows_in == json.loads(ran.out)["rows_in"] == 3000
+
+
+def test_a_journal_that_cannot_be_written_is_refused_before_anything_runs(command_line, tmp_path):
+    ran = command_line(*RUN, "--journal", tmp_path / "no" / "run.jsonl")
+    assert (ran.code, ran.out) == (2, "")
+    assert "expected a file that can be written, got No such file or directory" in ran.err
+
+
+def test_page_and_metrics_are_there_while_it_runs_and_gone_afterwards(command_line, monkeypatch):
+    """Asked for when the run has been waited for, and before anything is closed."""
+    told, texts, wait = threading.Event(), {}, anabranch.cli.running.wait_for
+
+    def waited(handle, seconds):
+        finished = wait(handle, seconds)
+        for name, url in addresses.items():
+            texts[name] = urlopen(url, timeout=5).read().decode()
+        told.set()
+        return finished
+
+    addresses = {}
+
+    def echo(text, err=False):
+        found = re.search(r"http://[\d.:]+/\S*", text)
+        if found and err:
+            addresses["metrics" if "Prometheus" in text else "page"] = found.group()
+
+    monkeypatch.setattr(anabranch.cli.running, "wait_for", waited)
+    monkeypatch.setattr("anabranch.cli.watching.typer.echo", echo)
+    command_line(*RUN, "--dashboard", "0", "--metrics", "0", "--json")
+    assert told.is_set()
+    assert "<!doctype html>" in texts["page"].lower()
+    assert 'anabranch_rows_read_total{flow="word-count",source="lines"} 3000.0' in texts["metrics"]
+    for url in addresses.values():
+        with pytest.raises(OSError, match="refused"):
+            urlopen(url, timeout=5)
+
+
+def test_a_port_that_is_taken_is_said(command_line):
+    with watching(Wanted(dashboard=0)) as watchers:
+        port = watchers.page.url.rsplit(":", 1)[1].strip("/")
+        ran = command_line(*RUN, "--dashboard", port)
+    assert ran.code == 2
+    assert "a port that is free" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["--dashboard"], ["--dashboard", "8642"]),
+        (["--metrics", "--json"], ["--metrics", "9464", "--json"]),
+        (["--dashboard", "0", "--metrics"], ["--dashboard", "0", "--metrics", "9464"]),
+        (["--input", "--dashboard.csv"], ["--input", "--dashboard.csv"]),
+    ],
+)
+def test_a_port_may_be_left_out(given, meant):
+    assert with_ports(["run", "x", *given]) == ["run", "x", *meant]

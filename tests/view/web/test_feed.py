@@ -1,0 +1,124 @@
+"""From the engine's thread to the browsers."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from anabranch.events import Decision, Kind
+from anabranch.view.web import feed as feeds
+from anabranch.view.web.feed import MOST_BEHIND, REMEMBERED, Feed, Told
+from tests.view.web.made import observed, small_start
+
+
+@pytest.fixture
+def feed():
+    made = Feed()
+    made.start()
+    yield made
+    made.close()
+
+
+def content(told):
+    (line,) = [each for each in told.frame().splitlines() if each.startswith(b"data: ")]
+    return json.loads(line.removeprefix(b"data: "))
+
+
+def test_a_browser_is_told_what_came_since_its_history(feed):
+    feed.hear(small_start())
+    assert feed.settle(5)
+    history = feed.history()
+    feed.hear(observed(1.0))
+    assert feed.settle(5)
+    with feed.listening(history["id"]) as browser:
+        feed.hear(observed(2.0))
+        news = [content(browser.next(5.0)) for _ in range(2)]
+    assert [each["point"][0] for each in news] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("since", ["", "other-1", "nonsense"])
+def test_a_browser_of_another_server_is_told_the_history(feed, since):
+    feed.hear(small_start())
+    feed.hear(observed(1.0))
+    assert feed.settle(5)
+    with feed.listening(since) as browser:
+        told = content(browser.next(5.0))
+    assert (told["kind"], len(told["points"])) == ("history", 1)
+
+
+def test_a_browser_that_was_away_too_long_is_told_the_history(feed):
+    feed.hear(small_start())
+    assert feed.settle(5)
+    long_ago = feed.history()["id"]
+    for second in range(REMEMBERED + 1):
+        feed.hear(observed(second + 1.0))
+    assert feed.settle(5)
+    with feed.listening(long_ago) as browser:
+        assert content(browser.next(5.0))["kind"] == "history"
+
+
+def test_a_browser_that_does_not_listen_is_given_up_and_holds_nobody_up(feed):
+    feed.hear(small_start())
+    with feed.listening("") as slow, feed.listening("") as other:
+        taken, begin = 0, time.perf_counter()
+        for second in range(MOST_BEHIND + 10):
+            feed.hear(observed(second + 1.0))
+            assert feed.settle(5)
+            while other.next(0.0 if taken else 1.0) is not None:
+                taken += 1
+        assert time.perf_counter() - begin < 4.0  # no wait for the slow one, not even a short one
+        assert slow.lost
+        assert not other.lost
+        assert feed.settle(5)
+
+
+def test_no_more_browsers_than_there_may_be(feed, monkeypatch):
+    monkeypatch.setattr(feeds, "MOST_BROWSERS", 1)
+    with feed.listening("") as first:
+        assert first is not None
+        with feed.listening("") as second:
+            assert second is None
+        assert feed.browsers == 1
+    assert feed.browsers == 0
+
+
+def test_news_is_made_once_for_all_and_not_at_all_for_nobody():
+    calls = []
+    told = Told(1, "boot-1", lambda: calls.append(1) or {"kind": "ended"})
+    assert calls == []
+    assert told.frame() is told.frame()
+    assert told.frame().startswith(b"id: boot-1\ndata: {")
+    assert calls == [1]
+
+
+def test_hearing_is_quick_while_nothing_is_taken_in():
+    """The engine's thread must not wait: here nobody takes anything in."""
+    feed = Feed()
+    event = observed(1.0)
+    begin = time.perf_counter()
+    for _ in range(feeds.MOST_WAITING + 2_000):
+        feed.hear(event)
+    assert (time.perf_counter() - begin) / (feeds.MOST_WAITING + 2_000) < 50e-6
+    assert feed._heard.qsize() == feeds.MOST_WAITING  # observations beyond are left out
+    feed.hear(Decision(1.0, "auto", Kind.NOTED, "not left out"))
+    assert feed._heard.qsize() == feeds.MOST_WAITING + 1
+
+
+def test_an_event_that_cannot_be_shown_hides_no_other(feed):
+    feed.hear(type(small_start())("broken", "local", "no plan", -1))
+    feed.hear(small_start())
+    assert feed.settle(5)
+    assert feed.history()["started"]["flow"] == "small"
+    assert "JSON with flow" in str(feed.error)
+
+
+def test_others_hear_every_event():
+    heard = []
+    feed = Feed([heard.append])
+    feed.start()
+    feed.hear(small_start())
+    assert feed.settle(5)
+    feed.close()
+    assert heard == [small_start()]

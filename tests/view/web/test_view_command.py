@@ -1,0 +1,61 @@
+"""`anabranch view`: where the page is, what it shows, how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from anabranch.events import RunEnded
+from anabranch.view.journal import to_object
+from tests.view.web.made import small_change, small_seen, small_start
+
+
+@pytest.fixture
+def journal(tmp_path):
+    events = [small_start(), small_seen(1.0), small_change(), RunEnded(4.0, 1000, 500, ended=True)]
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(json.dumps(to_object(event)) + "\n" for event in events))
+    return path
+
+
+@pytest.mark.parametrize("cut", [0, 30])
+def test_a_journal_is_shown_until_the_user_has_seen_enough(journal, cut):
+    text = journal.read_text()
+    journal.write_text(text[: len(text) - cut])
+    command = [sys.executable, "-m", "anabranch.cli", "view", str(journal), "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        line = run.stdout.readline()
+        url = re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
+        with urllib.request.urlopen(url + "api/history", timeout=10) as answer:
+            shown = json.load(answer)
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=20)
+    assert run.returncode == 0
+    assert "Traceback" not in errors
+    assert (shown["journal"], shown["controls"]) == ("run.jsonl", False)
+    assert shown["plan"]["replicas"]["count"] == 2
+    assert (shown["ended"] is None) == bool(cut)
+    assert ("(it ends before the run)" in line) == bool(cut)
+
+
+def test_a_file_that_is_no_journal_is_named(command_line, tmp_path):
+    (tmp_path / "other").write_text("nothing\n")
+    for name, reason in (("other", "a line of JSON"), ("none", "No such file"), (".", "director")):
+        found = command_line("view", tmp_path / name, "--port", 0)
+        assert (found.code, reason in found.err) == (2, True)
+
+
+def test_a_journal_with_a_plan_that_is_none_is_refused(command_line, tmp_path, journal):
+    lines = journal.read_text().splitlines()
+    first = json.loads(lines[0]) | {"plan": "{}"}
+    (tmp_path / "bad").write_text(json.dumps(first) + "\n")
+    found = command_line("view", tmp_path / "bad", "--port", 0)
+    assert (found.code, "JSON with flow" in found.err) == (2, True)
