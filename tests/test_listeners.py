@@ -88,3 +88,18 @@ def test_what_cannot_be_called_is_refused_before_anything_runs():
         ab.start(flow, engine="local", listener=[print, "progress"])
     with pytest.raises(SinkError, match="before any run"):
         out.table()
+
+
+def test_a_run_that_fails_tells_with_what():
+    def breaks(batch):
+        raise ZeroDivisionError("no way")
+
+    flow = ab.Flow("fragile")
+    flow.source("s", ab.memory([{"x": 1}])).map("share", breaks, keeps="x").sink("o", ab.collect())
+    heard = []
+    run = ab.start(flow, engine="local", policy="none", listener=heard.append)
+    with pytest.raises(ab.AnabranchError):
+        run.await_termination()
+    assert not heard[-1].ended
+    assert "step 'share'" in heard[-1].error
+    assert "no way" in heard[-1].error

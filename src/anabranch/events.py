@@ -275,12 +275,21 @@ class Reconfiguration:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """A run is over: all sources have ended, or it was stopped."""
+    """A run is over.
+
+    Attributes:
+        at_s: Seconds since the start of the run.
+        rows_in: Tuples read.
+        rows_out: Tuples written.
+        ended: Whether all sources had come to their end; else it was stopped, or failed.
+        error: What it failed with; "" if it did not.
+    """
 
     at_s: float
     rows_in: int
     rows_out: int
     ended: bool
+    error: str = ""
 
 
 class Kind(StrEnum):

@@ -23,7 +23,7 @@ class Listeners:
         >>> heard = []
         >>> both = Listeners([print, heard.append])
         >>> both.hear(RunEnded(2.0, 10, 3, ended=True))
-        RunEnded(at_s=2.0, rows_in=10, rows_out=3, ended=True)
+        RunEnded(at_s=2.0, rows_in=10, rows_out=3, ended=True, error='')
         []
         >>> len(heard)
         1

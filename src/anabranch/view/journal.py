@@ -27,7 +27,7 @@ def to_object(event: Event) -> dict[str, Any]:
     Example:
         >>> from anabranch.events import RunEnded
         >>> to_object(RunEnded(2.0, 10, 3, ended=True))
-        {'event': 'RunEnded', 'at_s': 2.0, 'rows_in': 10, 'rows_out': 3, 'ended': True}
+        {'event': 'RunEnded', 'at_s': 2.0, 'rows_in': 10, 'rows_out': 3, 'ended': True, 'error': ''}
     """
     return {"event": type(event).__name__, **asdict(event)}
 
@@ -39,7 +39,7 @@ def from_object(content: Mapping[str, Any]) -> Event:
         >>> from_object(
         ...     {"event": "RunEnded", "at_s": 2, "rows_in": 1, "rows_out": 1, "ended": True}
         ... )
-        RunEnded(at_s=2, rows_in=1, rows_out=1, ended=True)
+        RunEnded(at_s=2, rows_in=1, rows_out=1, ended=True, error='')
     """
     event: Event = _read(EVENTS[content["event"]], content)
     return event

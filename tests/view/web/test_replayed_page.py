@@ -62,6 +62,13 @@ def shown(opened, tmp_path):
         page.close()
 
 
+def test_a_run_that_failed_says_with_what(shown):
+    error = "step 'count': expected <b>, got nothing"
+    page = shown([*small_run()[:-1], RunEnded(5.5, 4000, 2000, ended=False, error=error)])
+    assert page.text("#state") == "failed"
+    assert error in page.text("#about")
+
+
 def test_a_replay_shows_the_final_state_of_the_live_run(opened, tmp_path):
     path = tmp_path / "run.jsonl"
     kept = JournalFile(path)

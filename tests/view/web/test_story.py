@@ -111,7 +111,7 @@ def test_news_and_history_come_to_the_same():
     history = story.history()()
     for name in ("plan", "drawing", "seen", "rows_in", "rows_out", "rate_per_s", "ended"):
         assert followed[name] == history[name]
-    assert history["ended"] == {"at_s": 6.0, "whole": True}
+    assert history["ended"] == {"at_s": 6.0, "whole": True, "error": ""}
 
 
 def test_a_real_run_can_be_told():

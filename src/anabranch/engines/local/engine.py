@@ -350,7 +350,7 @@ class LocalEngine:
         self._ended_s = time.monotonic()
         ended = self._ended and self._error is None
         try:
-            self._tell(RunEnded(self._elapsed(), *self.rows, ended))
+            self._tell(RunEnded(self._elapsed(), *self.rows, ended, str(self._error or "")))
         except Exception as error:
             self._error = self._error or error
         finally:

@@ -274,7 +274,8 @@ class SparkEngine:
             self._remove_temporary()
             ended = self._batches.ended() and self._error is None
             with self._own_thread():
-                self._tell(RunEnded(self._elapsed(), *self.rows, ended))
+                error = str(self._error or "")
+                self._tell(RunEnded(self._elapsed(), *self.rows, ended, error))
         except Exception as error:
             self._error = self._error or error
         finally:

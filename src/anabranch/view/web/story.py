@@ -180,4 +180,4 @@ def plan_as_object(plan: Plan, shape: Shape) -> dict[str, Any]:
 
 
 def _end_of(event: RunEnded) -> dict[str, Any]:
-    return {"at_s": short(event.at_s), "whole": event.ended}
+    return {"at_s": short(event.at_s), "whole": event.ended, "error": event.error[:MOST_TEXT]}

@@ -31,6 +31,7 @@ function about(started, last) {
   const parts = [`on ${started.engine}`, clock(at), plural(store.changes.length, "plan change")];
   if (store.journal) parts.unshift(`replay of ${store.journal}`);
   if (store.seen && store.seen.batch !== null) parts.push(`batch ${whole(store.seen.batch)}`);
+  if (store.ended && store.ended.error) parts.push(store.ended.error);
   return parts.join(" · ");
 }
 

@@ -68,7 +68,7 @@ function redraw(drawing) {
 }
 
 export function state() {
-  if (store.ended) return store.ended.whole ? "ended" : "stopped";
+  if (store.ended) return store.ended.error ? "failed" : store.ended.whole ? "ended" : "stopped";
   if (store.journal) return "cut off";
   if (!store.connected) return "disconnected";
   return store.started ? "running" : "waiting";
