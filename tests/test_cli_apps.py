@@ -58,11 +58,13 @@ def test_bad_rows_are_counted_for_programs_and_kept(command_line, trades):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (["--set", "rows=many"], "expected rows as int, such as 50000, got 'many'"),
-        (["--set", "rows=1.5"], "expected rows as int"),
-        (["--set", "paced=1"], "expected paced as bool, such as False"),
+        (["--set", "rows=many"], "expected rows: a value such as 50000, got 'many'"),
+        (["--set", "rows=1.5"], "expected rows: a value such as 50000, got '1.5'"),
+        (["--set", "paced=1"], "expected paced: a value such as False"),
         (["--set", "depth=3"], "expected --set NAME=VALUE with a name among ['input', 'rows'"),
         (["--set", "rows"], "expected --set NAME=VALUE"),
+        (["--set", "window=long"], "window: a length of time in seconds, such as 300, got 'long'"),
+        (["--set", "window=1e20"], "window: a length of time in seconds"),
         (["--input", "r.csv"], "expected files for each of ['r', 's'], got files without a name"),
         (["--input", "q=r.csv"], "give --input r=FILES --input s=FILES"),
     ],
@@ -81,14 +83,28 @@ def test_data_are_refused_with_what_can_be_done(command_line, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("ending", ["txt", "csv", "jsonl", "parquet"])
-def test_data_can_be_read_back(command_line, tmp_path, ending):
+@pytest.mark.parametrize("ending", ["txt", "csv", "jsonl", "log"])
+def test_lines_are_written_as_lines_and_read_back(command_line, tmp_path, ending):
     path = tmp_path / f"lines.{ending}"
     command_line("data", "word-count", "--out", str(path), "--rows", "70", "--set", "seed=3")
-    [part] = files(path).parts()
-    read = files(path).read(part, 0, 100).batch
+    [part] = files(path, format="text").parts()
+    read = files(path, format="text").read(part, 0, 100).batch
     generated = APPS["word-count"].build(seed=3).graph.steps["lines"].body.source
     assert read == generated.read("generated", 0, 70).batch
+
+
+def test_a_folder_that_is_not_there_is_said(command_line, tmp_path):
+    ran = command_line("data", "word-count", "--out", tmp_path / "no" / "lines.txt")
+    assert ran.code == 2
+    assert "expected a file that can be written, got No such file or directory" in ran.err
+
+
+def test_settings_may_hold_several_values(command_line):
+    ran = command_line(
+        "check", "hashtag-sequences", "--cases", "1", "--rows", "30",
+        *("--set", 'sequence=["wake", "world"]'),
+    )  # fmt: skip
+    assert "agree with the sequential run" in ran.out
 
 
 def test_every_application_is_listed_with_what_it_does(command_line):

@@ -11,10 +11,7 @@ from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import Rows, cases, disagreement, rows_of
-from tests.conformance.ways import ALL, PLANS, SLOW, marked, plans_of, run_by
-
-SAMPLE = {SLOW: ["word-count"]}
-"""Those that stand for all where it takes long, unless all are asked for."""
+from tests.conformance.ways import ALL, PLANS, marked, plans_of, run_by
 
 SIZES = ("small", "large", "shuffled")
 
@@ -54,7 +51,7 @@ def on_engines() -> list[object]:
     return [
         marked(engine, name, size, kind)
         for engine in ENGINES
-        for name in (APPS if ALL else SAMPLE.get(engine, list(APPS)))
+        for name in APPS
         for size in (sizes_of(name) if ALL else sizes_of(name)[-1:])
         for kind in (PLANS if ALL else ["changing"])
     ]

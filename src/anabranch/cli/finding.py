@@ -88,30 +88,35 @@ def arguments(
 
 def as_value(name: str, parameter: inspect.Parameter, text: str) -> Any:
     """A setting in the type of its default; a length of time is given in seconds."""
-    usual = parameter.default
-    if isinstance(usual, str):
+    usual, kind = parameter.default, str(parameter.annotation)
+    if isinstance(usual, str) or (usual is None and kind.startswith("str")):
         return text
-    if text == "none" and "None" in str(parameter.annotation):
+    if text == "none" and "None" in kind:
         return None
     try:
-        value = json.loads(text)
-        if usual in (None, inspect.Parameter.empty):
-            return value
-        if isinstance(usual, timedelta):
-            return timedelta(seconds=value)
-        if type(value) is int and type(usual) is float:
-            return float(value)
-        if type(value) is type(usual):
-            return value
-    except (ValueError, TypeError):
+        return _like(usual, json.loads(text))
+    except (ValueError, TypeError, OverflowError) as error:
         if usual in (None, inspect.Parameter.empty):
             return text
-    raise UnknownNameError(
-        name,
-        f"{parameter.name} as {type(usual).__name__}, such as {usual!r}",
-        repr(text),
-        "give such a value",
-    )
+        wanted = f"a value such as {usual!r}"
+        if isinstance(usual, timedelta):
+            wanted = f"a length of time in seconds, such as {usual.total_seconds():g}"
+        raise UnknownNameError(
+            name, f"{parameter.name}: {wanted}", repr(text), "give such a value"
+        ) from error
+
+
+def _like(usual: Any, value: Any) -> Any:
+    """A value of JSON in the type of another one."""
+    if isinstance(usual, timedelta):
+        return timedelta(seconds=value)
+    if isinstance(usual, tuple | list) and isinstance(value, list):
+        return type(usual)(value)
+    if isinstance(usual, float) and type(value) is int:
+        return float(value)
+    if usual in (None, inspect.Parameter.empty) or type(value) is type(usual):
+        return value
+    raise TypeError(value)
 
 
 def files_of(input: Sequence[str]) -> Any:

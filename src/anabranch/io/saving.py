@@ -45,7 +45,15 @@ def save(source: Source, path: Path, rows: int) -> int:
                 written += chunk.batch.num_rows
                 yield chunk.batch
 
-    WRITERS[path.suffix](path, source.schema, counted())
+    lines = len(source.schema) == 1 and pa.types.is_string(source.schema.field(0).type)
+    # Lines are written as lines, which is how they are read; Parquet knows nothing of lines.
+    write = _text if lines and path.suffix != ".parquet" else WRITERS[path.suffix]
+    try:
+        write(path, source.schema, counted())
+    except OSError as error:
+        raise SinkError(
+            str(path), "a file that can be written", error.strerror or str(error), "name another"
+        ) from error
     return written
 
 
@@ -81,7 +89,7 @@ def _jsonl(path: Path, schema: pa.Schema, batches: Batches) -> None:
 
 
 def _text(path: Path, schema: pa.Schema, batches: Batches) -> None:
-    if len(schema) != 1 or not pa.types.is_string(schema.field(0).type):
+    if len(schema) != 1:
         raise SinkError(
             str(path), "one column of texts", f"{schema.names}", "write .csv, .jsonl or .parquet"
         )
