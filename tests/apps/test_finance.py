@@ -116,6 +116,20 @@ def test_what_is_too_late_goes_to_a_sink_of_its_own():
     assert result.rows("quotes.late") == []
 
 
+def test_rows_that_say_nothing_about_a_price_are_counted_and_set_aside():
+    no_shares, below = at(1, price=100, volume=0), at(2, price=-5, volume=0)
+    nothing = at(3, ask=0, size=1)
+    result = outcome([*trades(100), no_shares, below], [nothing, at(4, ask=99, size=1)], window=1)
+    assert result.rows("trades.worthless") == [
+        {**no_shares, "error": "volume is not above zero"},
+        {**below, "error": "price is not above zero"},
+    ]
+    assert result.rows("quotes.worthless") == [{**nothing, "error": "ask is not above zero"}]
+    assert result.counters["trade-filter"].skipped == 2
+    assert result.counters["quote-filter"].skipped == 1
+    assert len(result.rows("out")) == 1
+
+
 @pytest.mark.parametrize("bad", [{"volume": 0}, {"price": 0}, {"price": -5}])
 def test_trades_that_say_nothing_about_a_price_are_left_out(bad):
     some = [*trades(100), at(1, **{"price": 100, "volume": 100, **bad}), *trades(100, start=2)]
@@ -148,9 +162,25 @@ def test_the_index_of_what_costs_next_to_nothing_is_infinite():
     assert made[0]["index"] == math.inf
 
 
-def test_a_window_has_at_least_one_trade():
-    with pytest.raises(BuildError, match="vwap-sums"):
-        finance.build(window=0)
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("window", 0),
+        ("tickers", 0),
+        ("tickers", 26**4 + 1),
+        ("rate_per_s", 0.0),
+        ("lateness", timedelta(seconds=-1)),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(argument, value):
+    with pytest.raises(BuildError, match=f"step 'finance': expected {argument}: "):
+        finance.build(**{argument: value})
+
+
+def test_there_are_names_for_as_many_tickers_as_are_allowed():
+    market = finance.Market(26**4, 1.0, timedelta())
+    made = market.trades(np.random.default_rng(0), np.arange(1000))
+    assert made["ticker"].null_count == 0
 
 
 @pytest.mark.parametrize(("window", "cases", "rows"), [(4, 12, 32), (1, 2, 24), (7, 2, 40)])

@@ -93,7 +93,7 @@ def test_the_window_can_be_another(window):
 
 @pytest.mark.parametrize("window", [1, fraud_detection.LONGEST + 1])
 def test_a_window_that_state_cannot_hold_is_refused(window):
-    with pytest.raises(BuildError, match="a window of 2 to 13 transactions"):
+    with pytest.raises(BuildError, match="window: a whole number from 2 to 13"):
         fraud_detection.build(window=window)
 
 
@@ -108,6 +108,41 @@ def test_a_type_that_does_not_exist_harms_no_other():
 def test_it_does_not_matter_how_it_is_run():
     flow = fraud_detection.build(rows=100, accounts=3, stolen=0.3)
     ab.check(flow, cases=12, rows=100).raise_if_different()
+
+
+def with_unknown_types(rows, every):
+    """The application on generated transactions, of which every so many-th has an unknown type."""
+    table = pa.Table.from_batches([generated(rows, accounts=63)])
+    types = table["type"].to_pylist()
+    types[::every] = ["XYZ"] * len(types[::every])
+    table = table.set_column(2, fraud_detection.TRANSACTIONS.field("type"), pa.array(types))
+    return fraud_detection.build(rows=0).reading({"transactions": memory(table)})
+
+
+def test_nor_does_it_where_every_third_type_does_not_exist():
+    flow = with_unknown_types(90, every=3)
+    assert run_sequential(flow).outputs["bad"].num_rows == 30
+    ab.check(flow, cases=8, rows=90).raise_if_different()
+
+
+def test_many_unknown_types_cost_no_more_than_a_look(monkeypatch):
+    calls = []
+    looked = fraud_detection.unknown_type
+
+    def counted(batch):
+        calls.append(batch.num_rows)
+        return looked(batch)
+
+    monkeypatch.setattr(fraud_detection, "unknown_type", counted)
+    found = on_threads(with_unknown_types(20_000, every=10))
+    assert (found["bad"].num_rows, found["out"].num_rows) == (2_000, 18_000)
+    assert sum(calls) == 20_000, "no row is looked at twice"
+
+
+@pytest.mark.parametrize("accounts", [1, 2, 10, 15, 16, 63])
+def test_there_are_as_many_accounts_as_asked_for(accounts):
+    made = generated(5_000, accounts=accounts)["account"].to_numpy()
+    assert np.unique(made).tolist() == list(range(1, accounts + 1))
 
 
 def test_an_account_with_nearly_all_transactions_is_scored_whatever_the_batches():

@@ -9,7 +9,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.apps import app, hashtag_sequences
-from anabranch.errors import SchemaError
+from anabranch.errors import BuildError, SchemaError
 from anabranch.testing.sequential import run_sequential
 
 WHOLE = "wake up world"
@@ -154,6 +154,17 @@ def test_files_do_not_change_that(lines):
     texts = ["wake #a", "up #b world", "world wake up #a #b", "up world #a", "{", "world #b"]
     flow = hashtag_sequences.build(input=lines(*({"text": text} for text in texts), "{"), buckets=3)
     assert ab.check(flow, cases=4).ok
+
+
+def test_files_may_be_given_by_the_name_of_the_source(lines):
+    path = lines({"text": WHOLE, "hashtags": ["a"]})
+    assert found(hashtag_sequences.build(input={"tweets": path})) == [("a", 1)]
+
+
+@pytest.mark.parametrize(("argument", "value"), [("distinct", 0), ("sequence", ()), ("buckets", 0)])
+def test_arguments_that_cannot_be_are_refused(argument, value):
+    with pytest.raises(BuildError, match=f"expected {argument}: "):
+        hashtag_sequences.build(**{argument: value})
 
 
 def test_it_is_known_by_name():

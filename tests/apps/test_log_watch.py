@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import pairwise
 
 import pyarrow as pa
@@ -112,11 +112,55 @@ def test_bad_lines_are_set_aside_with_the_reason():
     assert len(ran.rows("out")) == 1
 
 
-def test_failures_that_pam_tells_of_can_be_left_out():
+def test_what_pam_tells_of_counts_where_it_is_asked_for():
     pam = "pam_unix(sshd:auth): authentication failure; tty=ssh ruser= rhost=192.0.2.7  user=root"
     lines = [*(said(n, pam) for n in range(5)), accepted(6)]
-    assert len(break_ins(*lines)) == 1
-    assert break_ins(*lines, pam=False) == []
+    assert len(break_ins(*lines, pam=True)) == 1
+    assert break_ins(*lines) == []
+
+
+UBUNTU = [
+    said(0, "pam_unix(sshd:auth): authentication failure; ruser= rhost=192.0.2.7  user=root"),
+    failed(2),
+    said(9, "message repeated 3 times: [ Failed password for root from 192.0.2.7 port 4242 ssh2]"),
+    said(9, "PAM 3 more authentication failures; ruser= rhost=192.0.2.7  user=root"),
+]
+"""One connection, as a server with PAM and rsyslog tells of it: four failures."""
+
+
+@pytest.mark.parametrize("pam", [False, True])
+def test_each_failure_on_ubuntu_counts_once_and_twice_if_pam_is_asked_for(pam):
+    (row,) = watched(*UBUNTU, accepted(12), pam=pam, failures=4).rows("out")
+    assert (row["seconds"], row["bursts"]) == ((3, 2) if pam else (10, 1))
+    assert break_ins(*UBUNTU, accepted(12), failures=5) == []
+
+
+@pytest.mark.parametrize("year", ["2026-03-01", date(2026, 3, 1)])
+def test_a_log_over_new_year_is_one_log(year):
+    lines = [f"Dec 31 23:59:5{n} web sshd[7]: {failed(0).split(': ', 1)[1]}" for n in range(5)]
+    lines.append(f"Jan  1 00:00:09 web sshd[7]: {accepted(0).split(': ', 1)[1]}")
+    ran = watched(*lines, year=year)
+    assert [(row["ts"], row["seconds"]) for row in ran.rows("out")] == [
+        (datetime(2026, 1, 1, 0, 0, 9), 19)
+    ]
+    assert ran.rows("late") == []
+    (row,) = watched(*lines, year=2026).rows("late")
+    assert row["accepted"], "it is the first of January of the same year"
+
+
+def test_the_day_on_which_a_log_ends_comes_from_the_command_line(command_line, tmp_path):
+    (tmp_path / "auth.log").write_text("\n".join([*map(failed, range(5)), accepted(9)]))
+    ran = command_line(
+        "run", "log-watch", "--engine", "local", "--policy", "none",
+        *("--input", f"RawLines={tmp_path / 'auth.log'}", "--set", "year=2025-06-30"),
+    )  # fmt: skip
+    assert "2025-03-04 12:00:09  root from 192.0.2.7" in ran.out
+
+
+@pytest.mark.parametrize("year", ["26", "2026-02-30", "March", 0, True, "1969"])
+def test_a_year_that_is_none_is_refused(year):
+    with pytest.raises(BuildError, match="the day on which it ends"):
+        log_watch.build(year=year)
 
 
 def test_a_line_of_a_far_future_does_not_make_all_others_late():
@@ -127,7 +171,7 @@ def test_a_line_of_a_far_future_does_not_make_all_others_late():
 
 
 def test_fewer_than_one_failure_is_refused():
-    with pytest.raises(BuildError, match="failures ≥ 1"):
+    with pytest.raises(BuildError, match="failures: a whole number of at least 1"):
         log_watch.build(failures=0)
 
 

@@ -8,7 +8,7 @@ from anabranch.apps import APPS, network_monitoring
 from anabranch.io import memory
 from anabranch.plan.regions import regions
 from anabranch.testing.sequential import run_sequential
-from tests.apps.test_log_watch import accepted, failed, on_threads, said
+from tests.apps.test_log_watch import UBUNTU, accepted, failed, on_threads, said
 
 
 def fed(lines, **properties):
@@ -55,11 +55,31 @@ def test_only_failures_to_log_in_count(line):
     assert attackers(*(failed(n) for n in range(4)), line) == []
 
 
-def test_failures_that_pam_tells_of_can_be_left_out():
+def test_what_pam_tells_of_counts_where_it_is_asked_for():
     pam = "pam_unix(sshd:auth): authentication failure; tty=ssh ruser= rhost=192.0.2.7  user=root"
     lines = [said(n, pam) for n in range(5)]
-    assert len(attackers(*lines)) == 1
-    assert attackers(*lines, pam=False) == []
+    assert len(attackers(*lines, pam=True)) == 1
+    assert attackers(*lines) == []
+
+
+@pytest.mark.parametrize(("pam", "failures"), [(False, 4), (True, 8)])
+def test_each_failure_on_ubuntu_counts_once_and_twice_if_pam_is_asked_for(pam, failures):
+    found = attackers(*UBUNTU, pam=pam, failures=2)
+    assert found == [("192.0.2.7", failures, 9 if pam else 7)]
+
+
+def test_a_log_over_new_year_is_read_with_the_day_on_which_it_ends():
+    message = failed(0).split(": ", 1)[1]
+    lines = [f"Dec 31 23:59:5{n} web sshd[7]: {message}" for n in range(5)]
+    lines += [f"Jan  1 00:00:0{n} web sshd[7]: {message}" for n in range(5)]
+    rows = run_sequential(fed(lines, year="2026-03-01")).rows("out")
+    assert [(row["first"].year, row["failures"]) for row in rows] == [(2025, 5), (2026, 5)]
+
+
+def test_files_may_be_given_by_the_name_of_the_source(tmp_path):
+    (tmp_path / "auth.log").write_text("\n".join(map(failed, range(5))))
+    flow = network_monitoring.build(input={"lines": str(tmp_path / "auth.log")})
+    assert on_threads(flow)["out"].num_rows == 1
 
 
 def test_time_counts_and_not_arrival():

@@ -66,7 +66,8 @@ def times_of(lines):
 def test_generated_tweets_have_the_proportions_that_are_promised():
     lines = generated(20_000, malformed=0.02).to_pylist()
     whole = [json.loads(line) for line in lines if line.endswith("}")]
-    assert 300 < len(lines) - len(whole) < 500
+    assert 240 < len(lines) - len(whole) < 360, "three in four that are malformed are cut"
+    assert 60 < sum(each["created_at"].startswith("Sun Feb 30") for each in whole) < 140
     languages = Counter(each["lang"] for each in whole)
     assert set(languages) == {"en", "es", "pt", "fr", "de"}
     assert languages["en"] / len(whole) == pytest.approx(0.95, abs=0.01)
@@ -230,13 +231,14 @@ def test_without_the_package_it_says_how_to_get_it(monkeypatch):
 
 def test_the_users_own_file_gives_what_the_generated_tweets_give(tmp_path):
     config = {"rate_per_s": 0.5, "window": timedelta(minutes=2), "slide": timedelta(minutes=1)}
-    made = sentiment.build(rows=60, malformed=0.1, **config)
-    lines = generated(60, malformed=0.1, **config).to_pylist()
+    made = sentiment.build(rows=60, malformed=0.2, **config)
+    lines = generated(60, malformed=0.2, **config).to_pylist()
     path = tmp_path / "tweets.json"
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     ours, theirs = run_sequential(made), run_sequential(sentiment.build(input=str(path), **config))
     assert len(ours.rows("out")) > 5
     assert len(ours.rows("tweets.bad")) > 2
+    assert len(ours.rows("dated.bad")) > 0
     for sink in ours.outputs:
         assert theirs.rows(sink) == ours.rows(sink)
 

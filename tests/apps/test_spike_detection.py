@@ -98,7 +98,7 @@ def test_the_largest_readings_add_up_in_the_longest_window():
 
 @pytest.mark.parametrize("window", [0, spike_detection.LONGEST + 1])
 def test_a_window_that_cannot_be_is_refused(window):
-    with pytest.raises(BuildError, match="a window of 1 to 100,000 readings"):
+    with pytest.raises(BuildError, match="window: a whole number from 1 to 100,000"):
         spike_detection.build(window=window)
 
 

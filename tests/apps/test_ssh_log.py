@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,8 @@ MANY = 60_000
 
 
 def log(rows=2000, seed=0, start=0, year=2026, **properties):
-    source = generate(log_lines(year, LATENESS, **properties), LINE, rows=start + rows, seed=seed)
+    last = date(year, 12, 31)
+    source = generate(log_lines(last, LATENESS, **properties), LINE, rows=start + rows, seed=seed)
     return source.read("generated", start, rows).batch["line"]
 
 
@@ -24,8 +25,8 @@ def parsed(lines, year=2026):
     return pa.concat_tables(made.columns), made.bad
 
 
-def said(message, program="sshd", **properties):
-    found = attempts(pa.array([program], pa.string()), pa.array([message]), **properties)
+def said(message, program="sshd", pam=True):
+    found = attempts(pa.array([program], pa.string()), pa.array([message]), pam)
     return tuple(found[name][0].as_py() for name in ("accepted", "user", "rhost"))
 
 
@@ -74,6 +75,33 @@ def test_only_what_sshd_writes_counts():
     assert said(message, "logger") == said(message, None) == (None, None, None)
 
 
+FAILED = "Failed password for root from 192.0.2.7 port 4242 ssh2"
+BY_PAM = "logname= uid=0 euid=0 tty=ssh ruser= rhost=192.0.2.7  user=root"
+
+
+@pytest.mark.parametrize(
+    ("message", "n"),
+    [
+        (FAILED, 1),
+        (f"message repeated 5 times: [ {FAILED}]", 5),
+        (f"message repeated 2 times: [{FAILED}", 2),
+        (f"PAM 1 more authentication failure; {BY_PAM}", 1),
+        (f"PAM 5 more authentication failures; {BY_PAM}", 5),
+        (f"message repeated 2 times: [ PAM 5 more authentication failures; {BY_PAM}]", 10),
+        ("message repeated 2 times: [ Connection closed by 192.0.2.7 port 4242]", 0),
+        (f"message repeated 12345 times: [ {FAILED}]", 0),
+        (f"message repeated times: [ {FAILED}]", 0),
+        ("PAM service(sshd) ignoring max retries; 6 > 3", 0),
+        ("Disconnecting: Too many authentication failures for root [preauth]", 0),
+    ],
+)
+def test_a_line_may_tell_of_several_attempts(message, n):
+    beside = pa.array([message, FAILED, None])
+    found = attempts(pa.array(["sshd"] * 3), beside, pam=True)
+    assert found["n"].to_pylist() == [n, 1, 0]
+    assert said(message) == ((False, "root", "192.0.2.7") if n else (None, None, None))
+
+
 def test_failures_told_by_pam_can_be_left_out():
     by_pam = "authentication failure; rhost=192.0.2.7  user=root"
     by_sshd = "Failed password for root from 192.0.2.7 port 4242 ssh2"
@@ -83,7 +111,7 @@ def test_failures_told_by_pam_can_be_left_out():
 
 def test_no_messages_tell_of_no_attempts():
     empty = attempts(pa.array([], pa.string()), pa.array([], pa.string()))
-    assert [len(column) for column in empty.values()] == [0, 0, 0]
+    assert [len(column) for column in empty.values()] == [0, 0, 0, 0]
 
 
 def test_the_log_follows_from_the_seed_and_can_be_read_from_anywhere():
@@ -106,10 +134,10 @@ def test_one_line_in_a_thousand_is_bad(many):
 def test_somebody_tries_to_break_in_about_every_two_seconds(many):
     table, _ = many
     found = attempts(table["program"].combine_chunks(), table["message"].combine_chunks())
-    tried = found["accepted"].drop_null()
-    assert len(tried) / len(table) == pytest.approx(0.87, abs=0.01)
+    tried = sum(found["n"].to_pylist())
+    assert tried / len(table) == pytest.approx(0.87, abs=0.01)
     span = table["ts"][-1].as_py() - table["ts"][0].as_py()
-    assert span.total_seconds() / len(tried) == pytest.approx(2, abs=0.1)
+    assert span.total_seconds() / tried == pytest.approx(2, abs=0.1)
     hosts = Counter(found["rhost"].drop_null().to_pylist())
     assert hosts.most_common(1)[0][1] > 400, "some hosts are hot"
     assert sum(1 for n in hosts.values() if n == 1) > 1000, "and many come once"
@@ -129,6 +157,16 @@ def test_break_ins_are_as_frequent_as_asked_for():
     accepted = [line for line in log(20_000, break_ins=0.01).to_pylist() if "Accepted pass" in line]
     assert 150 < len(accepted) < 250
     assert not any("Accepted pass" in line for line in log(20_000, break_ins=0).to_pylist())
+
+
+@pytest.mark.parametrize("last", [date(2026, 3, 31), date(2028, 2, 28), date(2028, 2, 29)])
+def test_a_log_begins_a_year_before_it_ends(last):
+    source = generate(log_lines(last, LATENESS), LINE, rows=2000, seed=0)
+    made = parse_syslog("line", last).grammar.parse(source.read("generated", 0, 2000).batch["line"])
+    table = pa.concat_tables(made.columns)
+    first = table["ts"][0].as_py()
+    assert first.date() == date(last.year - 1, last.month % 12 + 1, 1)
+    assert table["ts"][-1].as_py() - first < timedelta(hours=1)
 
 
 def test_lines_of_later_years_say_their_year():

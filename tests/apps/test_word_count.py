@@ -7,6 +7,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.apps import app, word_count
+from anabranch.errors import BuildError
 from anabranch.testing.sequential import run_sequential
 
 DEADLINE_S = 20.0
@@ -99,6 +100,18 @@ def test_files_give_what_the_same_lines_give_otherwise(tmp_path):
     (tmp_path / "b.txt").write_text("\n".join(made[100:]))  # no end of line at the end
     found = counts(collected(word_count.build(input=str(tmp_path / "*.txt"))))
     assert found == counts(collected(word_count.build(rows=300, distinct=50)))
+
+
+def test_files_may_be_given_by_the_name_of_the_source(tmp_path):
+    (tmp_path / "a.txt").write_text("to be")
+    named = word_count.build(input={"lines": str(tmp_path / "a.txt")})
+    assert counts(collected(named)) == {"to": 1, "be": 1}
+
+
+@pytest.mark.parametrize(("argument", "value"), [("distinct", 0), ("text", 5)])
+def test_arguments_that_cannot_be_are_refused(argument, value):
+    with pytest.raises(BuildError, match=f"expected {argument}: "):
+        word_count.build(**{argument: value})
 
 
 def test_an_empty_file_has_no_words(tmp_path):

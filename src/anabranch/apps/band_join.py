@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from anabranch.apps.arguments import a_count, a_duration, a_number, require
 from anabranch.apps.inputs import FAR, Input, paths_of, read_rows
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
@@ -66,6 +67,14 @@ def build(
         >>> build()
         Flow 'band-join': r → s → r.time → s.time → join → out → r.late → s.late
     """
+    require(
+        "band-join",
+        rate_per_s=a_number(rate_per_s, above=0),
+        window=a_duration(window),
+        lateness=a_duration(lateness),
+        largest=a_count(largest, 1, 2**31 - 2),
+        buckets=a_count(buckets, 1),
+    )
     flow = Flow("band-join")
     if input is not None:
         left, right = (

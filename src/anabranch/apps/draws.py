@@ -56,6 +56,18 @@ def whole_draws(most: Any, *keys: Any) -> npt.NDArray[np.int64]:
     return drawn
 
 
+def zipf(distinct: int) -> npt.NDArray[np.float64]:
+    """Where to look random numbers up, so that rank r (from 1) comes in proportion to 1/r.
+
+    Example:
+        >>> np.searchsorted(zipf(3), [0.0, 0.5, 0.6, 0.9]).tolist()  # 6, 3 and 2 in 11
+        [0, 0, 1, 2]
+    """
+    weights = np.cumsum(1.0 / np.arange(1, distinct + 1))
+    shares: npt.NDArray[np.float64] = weights / weights[-1]
+    return shares
+
+
 def _finished(words: Words) -> Words:
     """The finalizer of splitmix64: each input bit reaches each output bit."""
     for shift, factor in _ROUNDS:

@@ -6,7 +6,11 @@ four trades is kept, from the fourth trade on: Σ price · volume / Σ volume. A
 average of its ticker at its own event time; trades of the same instant come before it. Where it
 asks less, it is a bargain, with the index
 
-    size · exp(average - ask),   average and ask in cents.
+    size · exp(average - ask),   average and ask in cents,
+
+as in IBM's published program, which multiplies what is asked, in dollars, by 100 before it compares
+and exponentiates. Trades and quotes with a number that is not above zero say nothing about a price;
+they leave to the sinks `<source>.worthless`.
 
 Prices are whole cents and volumes whole shares, so sums are exact however the stream is batched
 (as long as they stay below 2⁶³). More than 709 cents below the average, the index is infinite.
@@ -25,8 +29,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.arguments import a_count, a_duration, a_number, require
+from anabranch.apps.columns import required
+from anabranch.apps.draws import zipf
 from anabranch.apps.inputs import FAR, Input, paths_of, read_rows
-from anabranch.errors import BuildError
+from anabranch.apps.recent import Recent
+from anabranch.apps.screening import screen
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
@@ -39,16 +47,13 @@ LATENESS = timedelta(milliseconds=100)
 TOP = 5
 
 OPENING = np.datetime64("2024-01-02T09:30", "us")
+LETTERS = 4  # of a ticker
 LOT, ODD_LOTS = 100, 0.2
 DELAYED = 0.1
 
 
-def _columns(**types: pa.DataType) -> pa.Schema:
-    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
-
-
-TRADE = _columns(ts=pa.timestamp("us"), ticker=pa.string(), price=pa.int32(), volume=pa.int32())
-QUOTE = _columns(ts=pa.timestamp("us"), ticker=pa.string(), ask=pa.int32(), size=pa.int32())
+TRADE = required(ts=pa.timestamp("us"), ticker=pa.string(), price=pa.int32(), volume=pa.int32())
+QUOTE = required(ts=pa.timestamp("us"), ticker=pa.string(), ask=pa.int32(), size=pa.int32())
 
 Ints = npt.NDArray[np.int64]
 
@@ -75,10 +80,16 @@ def build(
         seed: Decides the generated trades and quotes.
 
     Example:
-        >>> build()
-        Flow 'finance': trades → trade-filter → trades.time → trades.late → quotes → \
-quote-filter → quotes.time → quotes.late → vwap-sums → vwap → quote → met → bargain-index → out
+        >>> print(*(step for step in build().resolve().order if "." not in step))
+        trades trade-filter quotes quote-filter vwap-sums vwap quote met bargain-index out
     """
+    require(
+        "finance",
+        window=a_count(window, 1),
+        tickers=a_count(tickers, 1, len(ascii_uppercase) ** LETTERS),
+        rate_per_s=a_number(rate_per_s, above=0),
+        lateness=a_duration(lateness),
+    )
     flow = Flow("finance")
     market = Market(tickers, rate_per_s, lateness)
 
@@ -87,7 +98,8 @@ quote-filter → quotes.time → quotes.late → vwap-sums → vwap → quote �
             given = flow.source(name, generate(make, columns, rows=rows, seed=seed))
         else:
             given = read_rows(flow, name, paths_of(input, name, SOURCES), columns)
-        wanted = given.filter(filter, above_zero)
+        wanted = given.apply(filter, screen(worthless))
+        wanted.errors.sink(f"{name}.worthless", collect())
         timed = wanted.timed(f"{name}.time", "ts", lateness=lateness, ahead=FAR)
         timed.late.sink(f"{name}.late", collect())
         return timed
@@ -103,12 +115,14 @@ quote-filter → quotes.time → quotes.late → vwap-sums → vwap → quote �
     return flow
 
 
-def above_zero(batch: pa.RecordBatch) -> pa.Array:
-    """Rows whose numbers are positive; one of nulls or zeros says nothing about a price."""
-    whole = pc.and_(pc.is_valid(batch["ts"]), pc.is_valid(batch["ticker"]))
-    for number in batch.columns[2:]:
-        whole = pc.and_(whole, pc.greater(number, 0))
-    return whole
+def worthless(batch: pa.RecordBatch) -> pa.Array:
+    """The first number of a trade or a quote that is not above zero; null where all are."""
+    why = pa.nulls(batch.num_rows, pa.string())
+    for name in reversed(batch.schema.names[2:]):
+        positive = pc.fill_null(pc.greater(batch[name], 0), False)
+        if not pc.all(positive).as_py():
+            why = pc.if_else(positive, why, f"{name} is not above zero")
+    return why
 
 
 def sums_of_last(window: int) -> KeyedBatch:
@@ -116,10 +130,6 @@ def sums_of_last(window: int) -> KeyedBatch:
 
     The worth and the shares of the trades before are the state, one column for each of them.
     """
-    if window < 1:
-        raise BuildError(
-            "vwap-sums", "a window of at least one trade", str(window), "give 1 or more"
-        )
     ages = range(window - 1)
     columns = [f"{name}_{age}" for name in ("worth", "shares") for age in ages]
     held = "".join(f", {name}: int64" for name in columns)
@@ -140,41 +150,13 @@ def sums_of_last(window: int) -> KeyedBatch:
         made = {}
         for name, values in (("worth", worth), ("shares", volume)):
             past = np.array([state[f"{name}_{age}"] for age in ages], np.int64)
-            totals, past = sliding_sums(runs, values, past.reshape(len(ages), state.groups))
-            for age in ages:
-                state[f"{name}_{age}"] = past[age]
-            made[name] = totals[full]
+            recent = Recent(runs, values, past.reshape(len(ages), state.groups))
+            for age, kept in enumerate(recent.past()):
+                state[f"{name}_{age}"] = kept
+            made[name] = recent.sums()[full]
         return made, full
 
     return sums
-
-
-def sliding_sums(runs: Runs, values: Ints, past: Ints) -> tuple[Ints, Ints]:
-    """For each row the sum of it and of those before it in its group; and what is past then.
-
-    Args:
-        runs: The rows by group.
-        values: One for each row.
-        past: By age, oldest first, and group: values from before these rows.
-
-    Example:
-        >>> runs = Runs(np.array([0, 1, 0]), groups=2)
-        >>> totals, past = sliding_sums(runs, np.array([1, 10, 2]), np.array([[5, 50]]))
-        >>> totals.tolist(), past.tolist()
-        ([6, 60, 3], [[2, 10]])
-    """
-    ages, groups = past.shape
-    # Each group's rows in a row, and in front of them what is past: no sum reaches further back.
-    fronts = runs.starts + np.arange(groups) * ages
-    rows = np.arange(len(runs)) + (runs.codes[runs.order] + 1) * ages
-    line = np.empty(len(runs) + past.size, np.int64)
-    line[fronts + np.arange(ages)[:, None]] = past
-    line[rows] = values[runs.order]
-    # Differences of sums that have wrapped around are right all the same.
-    until = np.concatenate([np.zeros(1, np.int64), np.cumsum(line)])
-    totals = np.empty(len(runs), np.int64)
-    totals[runs.order] = until[rows + 1] - until[rows - ages]
-    return totals, line[fronts + runs.counts + np.arange(ages)[:, None]]
 
 
 @map(out="vwap: double, ask: int32, size: int32", keeps=("ts", "ticker"))
@@ -251,9 +233,9 @@ class Market:
     def __init__(self, tickers: int, rate_per_s: float, lateness: timedelta) -> None:
         """Draw the tickers; they do not depend on the seed of the rows."""
         rng = np.random.default_rng(tickers)
-        letters = islice(product(ascii_uppercase, repeat=4), tickers)
+        letters = islice(product(ascii_uppercase, repeat=LETTERS), tickers)
         self._names = pa.array(["".join(each) for each in letters])
-        self._ranks = np.cumsum(1.0 / np.arange(1, tickers + 1))
+        self._by_rank = zipf(tickers)
         self._level = 500 * 100 ** rng.random(tickers)  # 5 to 500 dollars
         self._slow_s, self._quick_s = rng.uniform(900, 3600, tickers), rng.uniform(20, 60, tickers)
         self._half_spread = rng.integers(1, 4, tickers) / 2
@@ -276,7 +258,7 @@ class Market:
         return {"ts": ts, "ticker": self._names.take(ticker), "ask": ask, "size": size}
 
     def _prices(self, rng: np.random.Generator, index: Ints) -> tuple[Ints, Any, Any]:
-        ticker = np.searchsorted(self._ranks, rng.random(len(index)) * self._ranks[-1])
+        ticker = np.searchsorted(self._by_rank, rng.random(len(index)))
         delayed = rng.random(len(index)) < DELAYED
         us = index * self._gap_us - delayed * rng.random(len(index)) * 0.99 * self._most_us
         slow, quick = (

@@ -6,7 +6,7 @@ Normal), and the time since the one before (Long, Normal, Short). A Markov model
 type follows another. The score of a transaction is the miss probability over its account's last
 ten: the mean of 1 - P(type | type before). Above 0.8 the transaction is an outlier. As in the paper
 every transaction leaves with its score, outlier or not; before an account has ten, it has none.
-Transactions of a type that does not exist leave to the sink `bad`.
+The step `types` is ours: transactions of a type that does not exist leave to the sink `bad`.
 
 The paper's model was trained on data that are not public. Ours is three small chains, one for each
 letter, multiplied; its probabilities are whole millionths, so scores are exact.
@@ -23,9 +23,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.arguments import a_count, a_number, a_share, require
+from anabranch.apps.columns import required
 from anabranch.apps.draws import draws, whole_draws
 from anabranch.apps.inputs import Input, paths_of, read_rows
-from anabranch.errors import BuildError
+from anabranch.apps.recent import Recent
+from anabranch.apps.screening import screen
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
@@ -46,33 +49,23 @@ LIKELY = np.array(
 )
 """How likely each type follows each, in millionths."""
 
+_TYPES = pa.array(TYPES)
+
 WINDOW = 10
 THRESHOLD = 0.8
 _BITS = 5  # hold the number of a type, from 1; 0 says that there was none
 LONGEST = 63 // _BITS + 1  # window, such that all types but the newest fit one integer
 
-TRANSACTIONS = pa.schema(
-    [
-        pa.field("account", pa.int64(), nullable=False),
-        pa.field("transaction", pa.int64(), nullable=False),
-        pa.field("type", pa.string(), nullable=False),
-    ]
-)
+TRANSACTIONS = required(account=pa.int64(), transaction=pa.int64(), type=pa.string())
 
 
-def type_numbers(types: pa.Array) -> npt.NDArray[Any]:
-    """Types as numbers, from 1; a type that does not exist is an error.
-
-    Example:
-        >>> type_numbers(pa.array(["LNL", "NNN", "LNL"])).tolist()
-        [1, 8, 1]
-    """
-    numbers = pc.index_in(types, pa.array(TYPES))
-    if numbers.null_count:
-        unknown = types.filter(pc.is_null(numbers))
-        raise ValueError(f"a transaction of unknown type {unknown[0].as_py()!r}")
-    found: npt.NDArray[Any] = numbers.to_numpy() + 1
-    return found
+def unknown_type(batch: pa.RecordBatch) -> pa.Array:
+    """What is wrong with transactions whose type does not exist; null for the others."""
+    known = pc.is_valid(pc.index_in(batch["type"], _TYPES))
+    if pc.all(known).as_py():
+        return pa.nulls(batch.num_rows, pa.string())
+    said = pc.binary_join_element_wise("unknown type '", pc.fill_null(batch["type"], ""), "'", "")
+    return pc.if_else(known, pa.scalar(None, pa.string()), said)
 
 
 def predictor(window: int, threshold: float) -> KeyedBatch:
@@ -86,43 +79,24 @@ def predictor(window: int, threshold: float) -> KeyedBatch:
         state="recent: int64",
         out="score: double, outlier: bool",
         keeps=["account", "transaction"],
-        on_error="side",
     )
     def predict(batch: pa.RecordBatch, state: KeyedState) -> dict[str, Any]:
         runs = Runs(state.codes, state.groups)
-        before = (state["recent"][:, None] >> shifts) & ((1 << _BITS) - 1)
-        recent = _last_of_each(runs, type_numbers(batch["type"]), before)
-        newest = recent[runs.last_rows()]
-        state["recent"] = (newest[:, :-1] << shifts).sum(axis=1)
-        known = recent[:, -1] > 0  # there were as many as the window holds
-        score = missed[recent[:, 1:], recent[:, :-1]].sum(axis=1) / (CERTAIN * (window - 1))
+        before = (state["recent"] >> shifts[::-1, None]) & ((1 << _BITS) - 1)
+        types = pc.index_in(batch["type"], _TYPES).to_numpy() + 1
+        recent = Recent(runs, types, before)
+        state["recent"] = (recent.past() << shifts[::-1, None]).sum(axis=0)
+        misses = np.zeros(len(runs), np.int64)
+        later = types
+        for back in range(1, window):
+            earlier = recent.before(back)
+            misses += missed[earlier, later]
+            later = earlier
+        known = later > 0  # there were as many as the window holds
+        score = misses / (CERTAIN * (window - 1))
         return {"score": pa.array(score, mask=~known), "outlier": known & (score > threshold)}
 
     return predict
-
-
-def _last_of_each(
-    runs: Runs, values: npt.NDArray[Any], before: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """For each row its value and those of its group before it, the newest first.
-
-    Args:
-        runs: The rows by group.
-        values: One per row.
-        before: What each group had before this batch, the newest first.
-    """
-    groups = runs.codes[runs.order]
-    ranks = np.arange(len(runs)) - runs.starts[groups]
-    sorted_values = values[runs.order]
-    recent = np.empty((len(runs), before.shape[1] + 1), np.int64)
-    recent[:, 0] = values
-    for back in range(1, recent.shape[1]):
-        found = np.empty(len(runs), np.int64)
-        found[back:] = sorted_values[:-back] if back < len(runs) else 0
-        older = ranks < back
-        found[older] = before[groups[older], back - 1 - ranks[older]]
-        recent[runs.order, back] = found
-    return recent
 
 
 def build(
@@ -148,15 +122,15 @@ def build(
 
     Example:
         >>> build()
-        Flow 'fraud-detection': transactions → predictor → bad → out
+        Flow 'fraud-detection': transactions → types → bad → predictor → out
     """
-    if not 2 <= window <= LONGEST:
-        raise BuildError(
-            "fraud-detection",
-            f"a window of 2 to {LONGEST} transactions",
-            str(window),
-            "choose another window",
-        )
+    require(
+        "fraud-detection",
+        window=a_count(window, 2, LONGEST),
+        threshold=a_number(threshold),
+        accounts=a_count(accounts, 1, MOST_ACCOUNTS),
+        stolen=a_share(stolen),
+    )
     flow = Flow("fraud-detection")
     if input is not None:
         paths = paths_of(input, "transactions", ["transactions"])
@@ -165,9 +139,9 @@ def build(
         make = random_transactions(accounts, stolen, seed)
         source = generate(make, TRANSACTIONS, rows=rows, seed=seed)
         transactions = flow.source("transactions", source)
-    scored = transactions.apply("predictor", predictor(window, threshold))
-    scored.errors.sink("bad", collect())
-    scored.sink("out", collect())
+    known = transactions.apply("types", screen(unknown_type))
+    known.errors.sink("bad", collect())
+    known.apply("predictor", predictor(window, threshold)).sink("out", collect())
     return flow
 
 
@@ -194,6 +168,8 @@ def summary(found: Mapping[str, pa.Table]) -> str:
     return "\n".join([said, *lines])
 
 
+MOST_ACCOUNTS = (1 << 31) - 1
+_PRIME = 2_654_435_761
 STRETCH = 16
 """Transactions of an account, after which a thief may take over, or give up."""
 
@@ -205,17 +181,19 @@ def random_transactions(accounts: int, stolen: float, seed: int) -> Any:
     types are all equally likely. Which transaction of its account a row is follows from its number,
     and its type from what is drawn for the stretch so far, so no row needs another one.
     """
-    octaves = max(accounts, 1).bit_length()
+    octaves = int(accounts).bit_length()
+    firsts = 1 << np.arange(octaves)
+    sizes = np.minimum(firsts, accounts + 1 - firsts)  # the last octave may have fewer
     usual = np.linalg.matrix_power(LIKELY / CERTAIN, 1000)[0].cumsum()
     follows = (LIKELY.cumsum(axis=1) / CERTAIN + np.arange(len(TYPES))[:, None]).ravel()
     texts = pa.array(TYPES)
 
     def make(rng: np.random.Generator, index: npt.NDArray[np.int64]) -> dict[str, Any]:
         turn, octave = np.divmod(index, octaves)
-        number, place = turn >> octave, turn & ((1 << octave) - 1)
-        # An odd factor only changes the order in which the accounts of an octave have their turn.
-        place = (place * 0x5DEECE66D + number) & ((1 << octave) - 1)
-        account = (1 << octave) + place
+        number, place = np.divmod(turn, sizes[octave])
+        # A prime factor only changes the order in which the accounts of an octave have their turn.
+        place = (place * _PRIME + number) % sizes[octave]
+        account = firsts[octave] + place
         stretch, step = np.divmod(number, STRETCH)
         drawn = draws(seed, account[:, None], (stretch * STRETCH)[:, None] + np.arange(STRETCH))
         types = np.searchsorted(usual[:-1], drawn[:, 0], side="right")

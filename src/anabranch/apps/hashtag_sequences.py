@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.inputs import read_rows
+from anabranch.apps.arguments import a_count, require, some_texts
+from anabranch.apps.draws import zipf
+from anabranch.apps.inputs import Input, paths_of, read_rows
 from anabranch.apps.tweets import hashtags_in
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory
-from anabranch.io.files import Paths
 from anabranch.operators.shared import Bucket, Shared, buckets_of, shared
 
 SEQUENCE = ("wake", "up", "world")
@@ -72,7 +73,7 @@ def _own_tags(batch: pa.RecordBatch, bucket: Bucket) -> Iterable[tuple[int, str]
 
 def build(
     *,
-    input: Paths | None = None,
+    input: Input | None = None,
     tweets: Sequence[tuple[str, Sequence[str]]] | None = None,
     sequence: Sequence[str] = SEQUENCE,
     rows: int | None = 500_000,
@@ -97,9 +98,15 @@ def build(
         >>> build(tweets=[("wake up", ["a", "b"]), ("world", ["b"])])
         Flow 'hashtag-sequences': tweets → search → out
     """
+    require(
+        "hashtag-sequences",
+        sequence=some_texts(sequence),
+        distinct=a_count(distinct, 1),
+        buckets=a_count(buckets, 1),
+    )
     flow = Flow("hashtag-sequences")
     if input is not None:
-        rows_read = read_rows(flow, "tweets", input, _TWEET)
+        rows_read = read_rows(flow, "tweets", paths_of(input, "tweets", ["tweets"]), _TWEET)
         stream = rows_read.map("tags", tags_of, out="hashtags: list<string>", keeps="text")
     elif tweets is not None:
         rows_given = [{"text": text, "hashtags": list(tags)} for text, tags in tweets]
@@ -146,8 +153,7 @@ def summary(found: Mapping[str, pa.Table]) -> str:
 
 def random_tweets(distinct: int, sequence: Sequence[str]) -> Any:
     """A generator of tweets with no to three hashtags; half of the words are of the sequence."""
-    weights = np.cumsum(1.0 / np.arange(1, distinct + 1))
-    weights /= weights[-1]
+    by_rank = zipf(distinct)
     words = np.array([*sequence, *FILLERS])
     shares = np.r_[
         np.full(len(sequence), 0.5 / len(sequence)), np.full(len(FILLERS), 0.5 / len(FILLERS))
@@ -156,7 +162,7 @@ def random_tweets(distinct: int, sequence: Sequence[str]) -> Any:
     def make(rng: np.random.Generator, index: np.ndarray[Any, Any]) -> dict[str, pa.Array]:
         chosen = rng.choice(words, (len(index), WORDS_A_TWEET), p=shares)
         counts = rng.integers(0, MOST_TAGS, len(index), endpoint=True)
-        ranks = np.searchsorted(weights, rng.random(int(counts.sum())))
+        ranks = np.searchsorted(by_rank, rng.random(int(counts.sum())))
         tags = pc.binary_join_element_wise("tag", pa.array(ranks).cast(pa.string()), "")
         offsets = np.r_[0, np.cumsum(counts)].astype(np.int32)
         return {

@@ -3,7 +3,8 @@
 The ten operators of LogWatch in Pipelined Fission (§5.3.7, figure 17), which looks for logins that
 came after many failed attempts from the same host. By event time, which is that of the log's lines:
 
-- An *attempt* is a line in which sshd, or PAM for it, says that a login failed or was accepted.
+- An *attempt* is what sshd, or PAM for it, says of a login that failed or was accepted; a line may
+  tell of several (see `ssh_log`).
 - The *range* of a host is how long ago its fifth failure from the last was: after five failures in
   a minute it is at most a minute.
 - A login is a *break-in* if it was accepted from a host with a range of at most five minutes.
@@ -25,17 +26,25 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.inputs import FAR
-from anabranch.apps.ssh_log import BREAK_INS, LINE, attempts, log_lines
-from anabranch.errors import BuildError
+from anabranch.apps.arguments import a_count, a_duration, a_share, require
+from anabranch.apps.inputs import FAR, Input, paths_of
+from anabranch.apps.recent import Recent
+from anabranch.apps.ssh_log import BREAK_INS, LINE, Year, attempts, last_day, log_lines
 from anabranch.flow import Flow
 from anabranch.io import collect, files, generate
-from anabranch.io.files import Paths
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
 from anabranch.operators.parse_syslog import parse_syslog
+from anabranch.operators.runs import Runs
+from anabranch.operators.shapes import expand
 from anabranch.state.positions import Ints
 
 SHOWN = 10
+
+
+@expand(keeps=("ts", "accepted", "user", "rhost"))
+def each_attempt(batch: pa.RecordBatch) -> tuple[dict[str, Any], Ints]:
+    """As many rows for a line as it tells of attempts."""
+    return {}, np.repeat(np.arange(batch.num_rows), batch["n"].to_numpy())
 
 
 def ranges(failures: int) -> KeyedBatch:
@@ -43,8 +52,6 @@ def ranges(failures: int) -> KeyedBatch:
 
     Rows without n failures before them, or as the n-th, have no range and are left out.
     """
-    if failures < 1:
-        raise BuildError("Range", "at least one failure", str(failures), "give failures ≥ 1")
     slots = [f"t{number}" for number in range(failures)]  # the last n failures, oldest first
     state_columns = pa.schema([(name, pa.int64()) for name in ("n", *slots)])
 
@@ -53,20 +60,16 @@ def ranges(failures: int) -> KeyedBatch:
         accepted = batch["accepted"].to_numpy(zero_copy_only=False)
         failed, times = ~accepted, batch["ts"].cast(pa.int64()).to_numpy()
         so_far, in_all = running(state.codes, failed, state.groups)
-        # One host after another, the times known before and then those of this batch. After k of
-        # the latter, the last n are those from the k-th on.
-        starts = np.arange(state.groups) * failures + np.cumsum(in_all) - in_all
-        known = np.zeros(state.groups * failures + int(in_all.sum()), np.int64)
-        for place, slot in enumerate(slots):
-            known[starts + place] = state[slot]
-        first = starts[state.codes] + so_far
-        known[first[failed] + failures - 1] = times[failed]
+        past = np.array([state[slot] for slot in slots])
+        recent = Recent(Runs(state.codes[failed], state.groups), times[failed], past)
+        for slot, kept in zip(slots, recent.past(), strict=True):
+            state[slot] = kept
+        # After k failures of this batch, the last n of a host are those from its k-th place on.
+        first = recent.line[recent.fronts[state.codes] + so_far]
         total = state["n"][state.codes] + so_far
         state["n"] = state["n"] + in_all
-        for place, slot in enumerate(slots):
-            state[slot] = known[starts + in_all + place]
         told = np.flatnonzero((total >= failures) & (accepted | (total % failures == 0)))
-        return {"first": pa.array(known[first[told]]).view(pa.timestamp("us"))}, told
+        return {"first": pa.array(first[told]).view(pa.timestamp("us"))}, told
 
     return find
 
@@ -109,12 +112,12 @@ def running(codes: Ints, counted: npt.NDArray[np.bool_], groups: int) -> tuple[I
 
 def build(
     *,
-    input: Paths | None = None,
+    input: Input | None = None,
     rows: int | None = 500_000,
     failures: int = 5,
     within: timedelta = timedelta(minutes=5),
-    pam: bool = True,
-    year: int = 2026,
+    pam: bool = False,
+    year: Year = "2026",
     lateness: timedelta = timedelta(seconds=10),
     break_ins: float = BREAK_INS,
     seed: int = 0,
@@ -126,9 +129,10 @@ def build(
         rows: How many lines to generate when there are none; None for an endless stream.
         failures: So many failed attempts of a host make a burst, and a login a break-in.
         within: How long ago the first of them may be.
-        pam: Whether failures that PAM tells of count. A server that tells of each attempt twice,
-            once by PAM and once by sshd, is better read without.
-        year: The year of lines that do not say theirs.
+        pam: Whether failures that PAM tells of count. Not on Debian and Ubuntu, where sshd tells of
+            each of them, too; only for a log that has PAM's lines alone.
+        year: The year of lines that do not say theirs; or, for a log that runs over New Year, the
+            day on which it ends: 2026-03-01.
         lateness: How far out of order lines may come.
         break_ins: Which share of the generated lines is a break-in.
         seed: Decides the generated log.
@@ -137,13 +141,24 @@ def build(
         >>> print(*build().resolve().order[:9])
         RawLines Lines ParsedLines RawEvents Events Range Cutoff RealTime Breakins
     """
-    made = generate(log_lines(year, lateness, break_ins), LINE, rows=rows, seed=seed)
+    require(
+        "log-watch",
+        failures=a_count(failures, 1),
+        within=a_duration(within),
+        lateness=a_duration(lateness),
+        break_ins=a_share(break_ins),
+    )
+    last = last_day("log-watch", year)
     flow = Flow("log-watch")
-    lines = flow.source("RawLines", made if input is None else files(input, format="text"))
-    read = lines.apply("Lines", parse_syslog("line", year, on_error="side"))
+    if input is None:
+        source: Any = generate(log_lines(last, lateness, break_ins), LINE, rows=rows, seed=seed)
+    else:
+        source = files(paths_of(input, "RawLines", ["RawLines"]), format="text")
+    lines = flow.source("RawLines", source)
+    read = lines.apply("Lines", parse_syslog("line", last, on_error="side"))
     events = (
         read.map("ParsedLines", lambda b: attempts(b["program"], b["message"], pam), **_ATTEMPT)
-        .filter("RawEvents", lambda batch: pc.is_valid(batch["accepted"]))
+        .apply("RawEvents", each_attempt)
         .timed("Events", "ts", lateness=lateness, ahead=FAR)
     )
     (
@@ -170,7 +185,10 @@ def _in_seconds(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 _DURATION = pa.duration("us")
-_ATTEMPT: dict[str, Any] = {"out": "accepted: bool, user: string, rhost: string", "keeps": "ts"}
+_ATTEMPT: dict[str, Any] = {
+    "out": "accepted: bool, user: string, rhost: string, n: int64",
+    "keeps": "ts",
+}
 
 
 def summary(found: Mapping[str, pa.Table]) -> str:

@@ -22,6 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.arguments import a_count, a_number, require, unless
+from anabranch.apps.columns import required
 from anabranch.apps.inputs import Input, paths_of, read_rows
 from anabranch.apps.micro_operators import (
     VALUE,
@@ -41,12 +43,8 @@ WAIT_MS = 5.0
 KEYS = ("key1", "key2", "key3")
 
 
-def _columns(**types: pa.DataType) -> pa.Schema:
-    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
-
-
-NUMBERS = _columns(**{name: pa.int64() for name in (*KEYS, "value")})
-PAYLOADS = _columns(payload=pa.string(), value=pa.int64())
+NUMBERS = required(**{name: pa.int64() for name in (*KEYS, "value")})
+PAYLOADS = required(payload=pa.string(), value=pa.int64())
 
 
 @dataclass(frozen=True)
@@ -251,6 +249,18 @@ def build(
     """
     if shape not in SHAPES:
         raise UnknownNameError("shape", f"one of {list(SHAPES)}", repr(shape), "choose one of them")
+    require(
+        f"micro-{shape}",
+        rows=unless(None, unless(USUAL, a_count(rows, 0))),
+        operators=unless(USUAL, a_count(operators, 1)),
+        multiplications=unless(USUAL, a_count(multiplications, 0)),
+        selectivity=a_number(selectivity, 0),
+        costlier=a_count(costlier, 1),
+        wait_ms=a_number(wait_ms, 0),
+        rate_per_s=unless(None, unless(USUAL, a_number(rate_per_s, above=0))),
+        keys=a_count(keys, 1),
+        payload_bytes=a_count(payload_bytes, 0),
+    )
     chosen = SHAPES[shape]
     flow = Flow(f"micro-{shape}")
     usual = chosen.work

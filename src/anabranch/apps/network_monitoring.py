@@ -22,42 +22,43 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.inputs import FAR
-from anabranch.apps.ssh_log import LINE, attempts, log_lines
+from anabranch.apps.arguments import a_count, a_duration, require
+from anabranch.apps.inputs import FAR, Input, paths_of
+from anabranch.apps.ssh_log import LINE, Year, attempts, last_day, log_lines
 from anabranch.flow import Flow
 from anabranch.io import collect, files, generate
-from anabranch.io.files import Paths
 from anabranch.operators import aggregates
 from anabranch.operators.parse_syslog import parse_syslog
 from anabranch.operators.shapes import Expand, expand
 from anabranch.operators.windows import tumbling
 from anabranch.state.positions import Ints
 
-FAILURE = r"Failed |authentication failure;"
+FAILURE = r"Failed |authentication failures?;"
 SHOWN = 10
 
 
 def failure_parser(pam: bool) -> Expand:
-    """Messages of failed attempts into the host that failed and the user that it named."""
+    """Messages of failed attempts into the host that failed and the user that it named, each."""
 
     @expand(out="rhost: string, user: string", keeps="ts")
     def parse(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], Ints]:
         found = attempts(batch["program"], batch["message"], pam)
         failed = pc.fill_null(pc.invert(found["accepted"]), False)
-        rows = np.flatnonzero(failed.to_numpy(zero_copy_only=False))
-        return {name: found[name].filter(failed) for name in ("rhost", "user")}, rows
+        many = pc.if_else(failed, found["n"], 0).to_numpy()
+        rows = np.repeat(np.arange(batch.num_rows), many)
+        return {name: found[name].take(pa.array(rows)) for name in ("rhost", "user")}, rows
 
     return parse
 
 
 def build(
     *,
-    input: Paths | None = None,
+    input: Input | None = None,
     rows: int | None = 500_000,
     failures: int = 5,
     window: timedelta = timedelta(minutes=1),
-    pam: bool = True,
-    year: int = 2026,
+    pam: bool = False,
+    year: Year = "2026",
     lateness: timedelta = timedelta(seconds=10),
     seed: int = 0,
 ) -> Flow:
@@ -68,9 +69,10 @@ def build(
         rows: How many lines to generate when there are none; None for an endless stream.
         failures: So many failures in a window tell an attacker.
         window: In which time failures are counted.
-        pam: Whether failures that PAM tells of count. A server that tells of each attempt twice,
-            once by PAM and once by sshd, is better read without.
-        year: The year of lines that do not say theirs.
+        pam: Whether failures that PAM tells of count. Not on Debian and Ubuntu, where sshd tells of
+            each of them, too; only for a log that has PAM's lines alone.
+        year: The year of lines that do not say theirs; or, for a log that runs over New Year, the
+            day on which it ends: 2026-03-01.
         lateness: How far out of order lines may come.
         seed: Decides the generated log.
 
@@ -79,11 +81,21 @@ def build(
         >>> print(*(step for step in steps if step[0].isupper()))
         AuthFailureFilter Syslog FailureParser FailureTime FailureWindow CutOff Diff
     """
-    made = generate(log_lines(year, lateness), LINE, rows=rows, seed=seed)
+    require(
+        "network-monitoring",
+        failures=a_count(failures, 1),
+        window=a_duration(window, above_zero=True),
+        lateness=a_duration(lateness),
+    )
+    last = last_day("network-monitoring", year)
     flow = Flow("network-monitoring")
-    lines = flow.source("lines", made if input is None else files(input, format="text"))
+    if input is None:
+        source: Any = generate(log_lines(last, lateness), LINE, rows=rows, seed=seed)
+    else:
+        source = files(paths_of(input, "lines", ["lines"]), format="text")
+    lines = flow.source("lines", source)
     read = lines.filter("AuthFailureFilter", _tells_of_failure).apply(
-        "Syslog", parse_syslog("line", year, on_error="side")
+        "Syslog", parse_syslog("line", last, on_error="side")
     )
     timed = read.apply("FailureParser", failure_parser(pam)).timed(
         "FailureTime", "ts", lateness=lateness, ahead=FAR

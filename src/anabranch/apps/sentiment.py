@@ -6,7 +6,8 @@ detects how they are written; Op4 `sentiment` adds up the AFINN valences of an E
 words, −5 to 5 each; Op5 `average` and Op6 `user_average` are running means; Op7 `hashtags`, Op8
 `worth_counting`, Op9 `rolling_count`, Op10 `intermediate_ranking` and Op11 `total_ranking` find
 what trends in a sliding window. The paper does not name the edges of its tree; it has eight stages
-when the hashtags hang on Op4, and are of English tweets. `parse`, `dated` and `clock` are ours.
+when the hashtags hang on Op4, and are of English tweets. `parse`, `dated`, `date` and `clock` are
+ours.
 
 - The valences are those of AFINN-165, in the package `afinn`, of which this one file is read. Its
   phrases of several words and its emoticons are left out, since sentences are split into words.
@@ -29,7 +30,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.inputs import FAR
+from anabranch.apps.arguments import a_count, a_duration, a_number, a_share, a_text, require
+from anabranch.apps.inputs import FAR, Input, paths_of
+from anabranch.apps.screening import screen
 from anabranch.apps.tweets import (
     LANGUAGES,
     STOP_WORDS,
@@ -41,7 +44,6 @@ from anabranch.apps.tweets import (
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.io import collect, files, generate, parquet
-from anabranch.io.files import Paths
 from anabranch.operators.aggregates import count, mean
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.parse import parse_json
@@ -67,12 +69,13 @@ TWEET = pa.schema(
 )
 # Letters as `hashtags_in` takes them.
 BETWEEN_WORDS = r"[\x00-&(-,./:-`{-\x{bf}\x{2000}-\x{206f}]+"
+_NO_TEXT = pa.scalar(None, pa.string())
 RANKED = "window_end: timestamp[us], rank: int64, hashtag: string, n: int64"
 
 
 def build(
     *,
-    input: Paths | None = None,
+    input: Input | None = None,
     rows: int | None = TWEETS,
     rate_per_s: float = TWEETS / WEEKS.total_seconds(),
     window: timedelta = timedelta(hours=1),
@@ -97,7 +100,7 @@ def build(
         lateness: How far out of order a tweet may come; generated ones do, in part.
         users: How many write; their activity follows Zipf's law, as do the hashtags.
         distinct: How many hashtags are generated.
-        malformed: The share of generated tweets that are cut off.
+        malformed: The share of generated tweets that are cut off or have an impossible time.
         top: How many hashtags a ranking has.
         parts: Into how many parts the intermediate ranking is divided, which bounds its replicas.
         store: A directory for the raw tweets; they are collected in memory when it is empty.
@@ -108,18 +111,35 @@ def build(
         >>> [name for name in flow.graph.steps if name.endswith("ranking")]
         ['intermediate_ranking', 'total_ranking']
     """
+    require(
+        "sentiment",
+        rate_per_s=a_number(rate_per_s, above=0),
+        window=a_duration(window, above_zero=True),
+        slide=a_duration(slide, above_zero=True),
+        lateness=a_duration(lateness),
+        users=a_count(users, 1),
+        distinct=a_count(distinct, 1),
+        malformed=a_share(malformed),
+        top=a_count(top, 1),
+        parts=a_count(parts, 1),
+        store=a_text(store),
+    )
     flow = Flow("sentiment")
     made = random_tweets(rate_per_s, lateness, users, distinct, malformed)
     generated = generate(made, LINE, rows=rows, seed=seed)
-    source = generated if input is None else files(input, format="text")
-    tweets = flow.source("tweets", source)
+    if input is None:
+        tweets = flow.source("tweets", generated)
+    else:
+        paths = paths_of(input, "tweets", ["tweets"])
+        tweets = flow.source("tweets", files(paths, format="text"))
     tweets.sink("stored", parquet(store) if store else collect())
     parsed = tweets.apply("parse", parse_json("line", TWEET, on_error="side"))
     parsed.errors.sink("tweets.bad", collect())
-    when = "ts: timestamp[us], user: string"
-    dated = parsed.map("dated", date, out=when, keeps="text", on_error="side")
+    dated = parsed.apply("dated", screen(undated))
     dated.errors.sink("dated.bad", collect())
-    timed = dated.timed("clock", "ts", lateness=lateness, ahead=FAR)
+    timed = dated.map("date", date, out="ts: timestamp[us], user: string", keeps="text").timed(
+        "clock", "ts", lateness=lateness, ahead=FAR
+    )
     timed.late.sink("late", collect())
     scored = timed.map("language", language, out="lang: string", keeps="*").apply(
         "sentiment", sentiment()
@@ -171,10 +191,18 @@ def summary(found: Mapping[str, pa.Table]) -> str:
     return "\n".join(lines)
 
 
+def undated(batch: pa.RecordBatch) -> pa.Array:
+    """What is wrong with tweets whose time cannot be read; null for the others."""
+    return pc.if_else(pc.is_null(_times(batch)), f"a time unlike {TIME_FORMAT!r}", _NO_TEXT)
+
+
 def date(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     """Twitter's texts of times become times."""
-    times = pc.strptime(batch["created_at"], format=TIME_FORMAT, unit="us")
-    return {"ts": times, "user": pc.struct_field(batch["user"], "screen_name")}
+    return {"ts": _times(batch), "user": pc.struct_field(batch["user"], "screen_name")}
+
+
+def _times(batch: pa.RecordBatch) -> pa.Array:
+    return pc.strptime(batch["created_at"], format=TIME_FORMAT, unit="us", error_is_null=True)
 
 
 def words(texts: pa.Array) -> pa.ListArray:

@@ -21,9 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.arguments import a_count, a_number, a_share, require
 from anabranch.apps.draws import draws
 from anabranch.apps.inputs import Input, paths_of, read_rows
-from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
@@ -149,13 +149,13 @@ def build(
         >>> build()
         Flow 'spike-detection': readings → parser → moving_average → spike_detection → out
     """
-    if not 1 <= window <= LONGEST:
-        raise BuildError(
-            "spike-detection",
-            f"a window of 1 to {LONGEST:,} readings",
-            str(window),
-            "choose another window",
-        )
+    require(
+        "spike-detection",
+        window=a_count(window, 1, LONGEST),
+        threshold=a_number(threshold, 0),
+        devices=a_count(devices, 1),
+        spikes=a_share(spikes),
+    )
     flow = Flow("spike-detection")
     if input is not None:
         readings = read_rows(flow, "readings", paths_of(input, "readings", ["readings"]), READINGS)

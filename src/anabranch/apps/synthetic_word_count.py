@@ -10,11 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.apps.arguments import a_count, a_number, a_text, require, unless
+from anabranch.apps.inputs import Input, paths_of
 from anabranch.apps.micro_operators import wait
 from anabranch.apps.word_count import split, summary, zipf_lines
 from anabranch.flow import Flow
 from anabranch.io import collect, files, generate, memory
-from anabranch.io.files import Paths
 from anabranch.operators.aggregates import count
 
 __all__ = ["build", "summary"]
@@ -27,7 +28,7 @@ _LINE = pa.schema([("line", pa.string())])
 def build(
     *,
     text: str | None = None,
-    input: Paths | None = None,
+    input: Input | None = None,
     rows: int | None = 15_000,
     wait_ms: float = WAIT_MS,
     rate_per_s: float | None = 2_000.0,
@@ -50,10 +51,17 @@ def build(
         >>> build(text="to be or not to be")
         Flow 'synthetic-word-count': lines → wait → split → count.combine → count → out
     """
+    require(
+        "synthetic-word-count",
+        text=unless(None, a_text(text)),
+        wait_ms=a_number(wait_ms, 0),
+        rate_per_s=unless(None, a_number(rate_per_s, above=0)),
+        distinct=a_count(distinct, 1),
+    )
     if text is not None:
         source: Any = memory([{"line": line} for line in text.splitlines()], _LINE)
     elif input is not None:
-        source = files(input, format="text")
+        source = files(paths_of(input, "lines", ["lines"]), format="text")
     else:
         source = generate(zipf_lines(distinct), _LINE, rows=rows, rate_per_s=rate_per_s, seed=seed)
     flow = Flow("synthetic-word-count")

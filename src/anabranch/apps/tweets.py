@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.draws import zipf
+
 TIME_FORMAT = "%a %b %d %H:%M:%S +0000 %Y"
 BEGIN = np.datetime64("2014-03-24T00:00:00", "s")
 FIRST_ID = 448_000_000_000_000_000
@@ -22,6 +24,8 @@ DELAYED_SHARE = 0.1
 MOST_TAGS = 3
 TREND_HOURS = 6
 CUT_AT = 90
+MISDATED_SHARE = 0.25  # of those that are malformed
+MISDATED = "Sun Feb 30 25:00:00 +0000 2014"
 
 # A letter is one of a to z, or stands from À on and not in General Punctuation. To know letters by
 # their Unicode class would be exact, but to compile that takes longer than most batches.
@@ -95,9 +99,10 @@ def random_tweets(
         users: How many write.
         distinct: How many hashtags there are. Half of those that are used come from a slice of
             them that is popular for some hours.
-        malformed: The share of tweets of which the end is missing.
+        malformed: The share of tweets of which the end is missing; of one in four of them it is the
+            time that cannot be right.
     """
-    by_user, by_tag = _zipf(users), _zipf(distinct)
+    by_user, by_tag = zipf(users), zipf(distinct)
     tokens, starts, sizes = _vocabulary()
     tags = _tags(distinct)
     pool = pa.array([*tokens, *tags, *(tag.lower() for tag in tags)])
@@ -117,10 +122,13 @@ def random_tweets(
         used += len(tokens) + distinct * (rng.random(len(used)) < 0.5)
         texts = _sentences(pool, words, lengths, used, counts)
         ending = pa.array(_ENDINGS).take(pa.array(rng.integers(0, len(_ENDINGS), n)))
-        seconds = pa.array(BEGIN + times)
+        stamps = pc.strftime(pa.array(BEGIN + times), format=TIME_FORMAT)
+        drawn = rng.random(n)
+        is_cut = drawn < (1 - MISDATED_SHARE) * malformed
+        is_misdated = ~is_cut & (drawn < malformed)
         lines = pc.binary_join_element_wise(
             '{"created_at":"',
-            pc.strftime(seconds, format=TIME_FORMAT),
+            pc.if_else(pa.array(is_misdated), MISDATED, stamps),
             '","id":',
             pa.array(FIRST_ID + index).cast(pa.string()),
             ',"text":"',
@@ -134,15 +142,9 @@ def random_tweets(
             "",
         )
         cut = pc.utf8_slice_codeunits(lines, 0, CUT_AT)
-        return {"line": pc.if_else(pa.array(rng.random(n) < malformed), cut, lines)}
+        return {"line": pc.if_else(pa.array(is_cut), cut, lines)}
 
     return make
-
-
-def _zipf(n: int) -> Any:
-    """Where to look a random number up, so that rank r comes in proportion to 1/r."""
-    weights = np.cumsum(1.0 / np.arange(1, n + 1))
-    return weights / weights[-1]
 
 
 def _vocabulary() -> tuple[list[str], Numbers, Numbers]:

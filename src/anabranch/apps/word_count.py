@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.arguments import a_count, a_text, require, unless
+from anabranch.apps.draws import zipf
+from anabranch.apps.inputs import Input, paths_of
 from anabranch.flow import Flow
 from anabranch.io import collect, files, generate, memory
-from anabranch.io.files import Paths
 from anabranch.operators.aggregates import count
 from anabranch.operators.shapes import expand
 
@@ -37,7 +39,7 @@ def split(batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], pa.Array]:
 def build(
     *,
     text: str | None = None,
-    input: Paths | None = None,
+    input: Input | None = None,
     rows: int | None = 200_000,
     distinct: int = 10_000,
     seed: int = 0,
@@ -55,10 +57,11 @@ def build(
         >>> build(text="to be or not to be")
         Flow 'word-count': lines → split → count.combine → count → out
     """
+    require("word-count", text=unless(None, a_text(text)), distinct=a_count(distinct, 1))
     if text is not None:
         source: Any = memory([{"line": line} for line in text.splitlines()], _LINE)
     elif input is not None:
-        source = files(input, format="text")
+        source = files(paths_of(input, "lines", ["lines"]), format="text")
     else:
         source = generate(zipf_lines(distinct), _LINE, rows=rows, seed=seed)
     flow = Flow("word-count")
@@ -92,11 +95,10 @@ def summary(found: Mapping[str, pa.Table]) -> str:
 
 def zipf_lines(distinct: int) -> Any:
     """A generator of lines of ten words; the word of rank r comes in proportion to 1/r."""
-    weights = np.cumsum(1.0 / np.arange(1, distinct + 1))
-    weights /= weights[-1]
+    by_rank = zipf(distinct)
 
     def make(rng: np.random.Generator, index: np.ndarray[Any, Any]) -> dict[str, pa.Array]:
-        ranks = np.searchsorted(weights, rng.random(len(index) * WORDS_A_LINE))
+        ranks = np.searchsorted(by_rank, rng.random(len(index) * WORDS_A_LINE))
         words = pc.binary_join_element_wise("w", pa.array(ranks).cast(pa.string()), "")
         offsets = np.arange(0, len(words) + 1, WORDS_A_LINE, dtype=np.int32)
         lists = pa.ListArray.from_arrays(pa.array(offsets), words)

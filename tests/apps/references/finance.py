@@ -8,14 +8,21 @@ from datetime import timedelta
 from tests.apps.cases import Case, Row, Rows, Times
 
 LATENESS = timedelta(milliseconds=40)
+DELAY = 1.3 * LATENESS  # of shuffled rows, so that some come too late
 
 
 def expected(rows: Rows) -> Rows:
     late: Rows = {"trades": [], "quotes": []}
+    worthless: Rows = {"trades": [], "quotes": []}
     events = []
     for rank, name in enumerate(("trades", "quotes")):
         newest = None
         for number, row in enumerate(rows[name]):
+            unsaid = [column for column, value in row.items() if type(value) is int and value <= 0]
+            if unsaid:
+                why = f"{unsaid[0]} is not above zero"
+                worthless[name].append({**row, "error": why})
+                continue
             if newest is not None and row["ts"] < newest - LATENESS:
                 late[name].append(row)
                 continue
@@ -34,7 +41,11 @@ def expected(rows: Rows) -> Rows:
             if row["ask"] < vwap:
                 index = row["size"] * math.exp(vwap - row["ask"])
                 out.append({**row, "vwap": vwap, "index": index})
-    return {"out": out, "trades.late": late["trades"], "quotes.late": late["quotes"]}
+    return {
+        "out": out,
+        **{f"{name}.late": each for name, each in late.items()},
+        **{f"{name}.worthless": each for name, each in worthless.items()},
+    }
 
 
 CASES = [
@@ -43,6 +54,6 @@ CASES = [
         {"rows": 60, "tickers": 3, "lateness": LATENESS, "rate_per_s": 300.0},
         {"rows": 400, "tickers": 20, "lateness": LATENESS, "rate_per_s": 300.0},
         expected,
-        {name: Times(lambda row: row["ts"], LATENESS) for name in ("trades", "quotes")},
+        {name: Times(lambda row: row["ts"], DELAY) for name in ("trades", "quotes")},
     )
 ]

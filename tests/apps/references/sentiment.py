@@ -12,8 +12,10 @@ from typing import Any
 from anabranch.apps.tweets import STOP_WORDS
 from tests.apps.cases import Case, Row, Rows, Times
 
+TIME_FORMAT = "%a %b %d %H:%M:%S +0000 %Y"
 EPOCH = datetime(1970, 1, 1)
 WINDOW, SLIDE, LATENESS = timedelta(minutes=10), timedelta(minutes=4), timedelta(seconds=90)
+DELAY = 1.3 * LATENESS  # of shuffled tweets, so that some come too late
 TOP = 3
 
 
@@ -24,13 +26,17 @@ def valences() -> dict[str, int]:
 
 
 def parsed(line: str) -> Row | None:
+    """A tweet, its time None where it cannot be read; None for what is no tweet."""
     try:
         tweet = json.loads(line)
-        text, user = tweet["text"], tweet["user"]["screen_name"]
-        ts = datetime.strptime(tweet["created_at"], "%a %b %d %H:%M:%S +0000 %Y")
-    except (ValueError, KeyError):
+    except ValueError:
         return None
-    return {"text": text, "ts": ts, "user": user}
+    try:
+        ts = datetime.strptime(tweet["created_at"], TIME_FORMAT)
+    except ValueError:
+        ts = None
+    user = tweet["user"]["screen_name"]
+    return {"text": tweet["text"], "ts": ts, "user": user, "created_at": tweet["created_at"]}
 
 
 def is_english(words: list[str]) -> bool:
@@ -60,12 +66,24 @@ def rankings(mentions: list[tuple[datetime, str]]) -> list[Row]:
 def expected(rows: Rows) -> Rows:
     lexicon = valences()
     bad: list[Row] = []
+    undated: list[Row] = []
+    late: list[Row] = []
+    latest = EPOCH
     scores: dict[str, list[int]] = {}
     mentions: list[tuple[datetime, str]] = []
     for row in rows["tweets"]:
         tweet = parsed(row["line"])
         if tweet is None:
             bad.append({"line": row["line"], "error": "no JSON object"})
+            continue
+        if tweet["ts"] is None:
+            user = {"screen_name": tweet["user"]}
+            given = {"created_at": tweet["created_at"], "text": tweet["text"], "user": user}
+            undated.append({**given, "error": f"a time unlike {TIME_FORMAT!r}"})
+            continue
+        latest = max(latest, tweet["ts"])
+        if tweet["ts"] < latest - LATENESS:
+            late.append({name: tweet[name] for name in ("text", "ts", "user")})
             continue
         text: Any = tweet["text"].lower()
         words = re.findall(r"(?:[^\W_]|['-])+", text)
@@ -78,8 +96,8 @@ def expected(rows: Rows) -> Rows:
     return {
         "stored": rows["tweets"],
         "tweets.bad": bad,
-        "dated.bad": [],
-        "late": [],
+        "dated.bad": undated,
+        "late": late,
         "mood": [{"tweets": len(every), "mood": sum(every) / len(every)}],
         "users": [
             {"user": user, "tweets": len(given), "mood": sum(given) / len(given)}
@@ -99,7 +117,7 @@ SHAPE = {
     "slide": SLIDE,
     "top": TOP,
     "users": 40,
-    "malformed": 0.05,
+    "malformed": 0.1,
     "lateness": LATENESS,
 }
 
@@ -109,6 +127,6 @@ CASES = [
         {"rows": 60, "rate_per_s": 0.1, "distinct": 15, **SHAPE},
         {"rows": 240, "rate_per_s": 0.2, "distinct": 40, **SHAPE},
         expected,
-        {"tweets": Times(time_of, LATENESS)},
+        {"tweets": Times(time_of, DELAY)},
     )
 ]
