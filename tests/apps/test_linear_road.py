@@ -12,64 +12,27 @@ import pytest
 import anabranch as ab
 from anabranch.apps import linear_road
 from anabranch.apps.linear_road_data import FEET_A_SEGMENT, REPORTS
-from anabranch.graph import Role
+from anabranch.errors import BuildError
 from anabranch.io import memory
 from anabranch.io.saving import save
 from anabranch.testing.sequential import run_sequential
+from tests.apps.cases import cases, rows_of
+from tests.apps.linear_road_rows import (
+    agrees,
+    fed,
+    found,
+    generated,
+    on_threads,
+    queue,
+    report,
+    request,
+    source_of,
+    told,
+)
 from tests.apps.references.linear_road import expected
 
 SMALL = {"rows": 100, "vehicles": 8, "accidents": 0.5, "requests": 0.15, "free_cars": 1, "seed": 24}
 BUSY = {"rows": 30_000, "vehicles": 700, "accidents": 0.05, "requests": 0.05, "xways": 2}
-
-
-def source_of(flow):
-    return flow.graph.steps["reports"].body.source
-
-
-def generated(rows, **config):
-    return source_of(linear_road.build(rows=rows, **config)).read("generated", 0, rows).batch
-
-
-def on_threads(flow):
-    """What comes of a flow in large batches."""
-    run = ab.start(flow, engine="local", policy="none")
-    run.await_termination()
-    return {sink: flow.graph.steps[sink].body.sink.table() for sink in flow.names(Role.SINK)}
-
-
-def report(time, vid, segment, speed=20, lane=1, dir=0, xway=0, feet=None):
-    """A position report; each vehicle at a place of its own in the segment, unless said."""
-    position = segment * FEET_A_SEGMENT + (vid % 1000 + time if feet is None else feet)
-    return {
-        "type": 0, "time": time, "vid": vid, "speed": speed, "xway": xway, "lane": lane,
-        "dir": dir, "segment": segment, "position": position, "qid": -1, "day": -1,
-    }  # fmt: skip
-
-
-def request(type, time, vid, **given):
-    return {**dict.fromkeys(REPORTS.names, -1), "type": type, "time": time, "vid": vid, **given}
-
-
-def fed(rows, **config):
-    """The application on these rows, which are put in the order of their times."""
-    flow = linear_road.build(**{"rows": 0, "vehicles": 2, "free_cars": 2, **config})
-    ordered = sorted(rows, key=lambda row: row["time"])
-    return flow.reading({"reports": memory(ordered, REPORTS)})
-
-
-def found(rows, **config):
-    ran = run_sequential(fed(rows, **config))
-    return {sink: table.to_pylist() for sink, table in ran.outputs.items()}
-
-
-def told(rows, vid, **config):
-    """What one vehicle is told: (LAV, toll) of each segment that it enters."""
-    return [(r["lav"], r["toll"]) for r in found(rows, **config)["out"] if r["vid"] == vid]
-
-
-def queue(speed=20, cars=3, segment=10, time=0):
-    """Vehicles in one segment and minute."""
-    return [report(time + n, 100 + n, segment, speed) for n in range(cars)]
 
 
 def crash(until=95, segment=10, **given):
@@ -118,23 +81,6 @@ class TestTolls:
     def test_roads_and_directions_do_not_mix(self):
         for other in ({"dir": 1}, {"xway": 1}):
             assert told([*queue(), report(60, 1, 10, **other)], 1) == [(None, 0)]
-
-
-class TestVelocity:
-    def test_it_is_the_mean_of_the_five_minutes_before_that_had_vehicles(self):
-        rows = [report(0, 101, 10, 20), report(120, 102, 10, 50), report(121, 103, 10, 70)]
-        for minute, lav in ((1, 20.0), (2, 20.0), (3, 40.0), (5, 40.0), (6, 60.0), (7, 60.0)):
-            assert told([*rows, report(60 * minute, 1, 10)], 1) == [(lav, 0)]
-        assert told([*rows, report(60 * 8, 1, 10)], 1) == [(None, 0)]
-
-    def test_a_vehicle_counts_once_a_minute_with_its_own_average(self):
-        rows = [report(0, 101, 10, 10), report(30, 101, 10, 20), report(40, 102, 10, 45)]
-        assert told([*rows, report(60, 1, 10)], 1) == [(30.0, 0)]
-        assert told([*rows, report(60, 1, 10)], 1, free_cars=1) == [(30.0, 2)]
-
-    def test_averages_are_thousandths_rounded_down(self):
-        rows = [report(n, 101, 10, speed) for n, speed in enumerate((10, 10, 11))]
-        assert told([*rows, report(60, 1, 10)], 1) == [(10.333, 0)]
 
 
 class TestAccidents:
@@ -340,11 +286,10 @@ class TestAsAWhole:
     def test_large_batches_give_what_the_rules_say(self):
         flow = linear_road.build(**BUSY, free_cars=5, lateness=15)
         rows = source_of(flow).read("generated", 0, BUSY["rows"]).batch.to_pylist()
-        wanted, got = expected({"reports": rows}, free_cars=5), on_threads(flow)
+        wanted, got = expected({"reports": rows}, free_cars=5, lateness=15), on_threads(flow)
         assert sum(row["toll"] > 0 for row in wanted["out"]) > 1000
         assert len(wanted["accidents"]) > 300
-        for sink in ("out", "accidents", "balances", "unanswered", "late"):
-            assert got[sink].to_pylist() == wanted[sink]
+        agrees(flow, wanted, got)
 
     def test_a_vehicle_with_nearly_all_reports_is_followed(self):
         rows = [report(time, 1, time // 150, feet=time % 150 * 30) for time in range(2000)]
@@ -352,10 +297,44 @@ class TestAsAWhole:
         flow = fed(rows)
         ordered = source_of(flow).read("memory", 0, 10_000).batch.to_pylist()
         wanted = expected({"reports": ordered}, free_cars=2)
-        assert on_threads(flow)["out"].to_pylist() == wanted["out"]
+        agrees(flow, wanted, on_threads(flow))
+
+    @pytest.mark.parametrize(
+        ("size", "tolls", "balances", "expenditures", "east", "west", "late"),
+        [
+            ("small", 4, 2, 3, 0, 2, 0),
+            ("large", 15, 5, 3, 5, 5, 0),
+            ("shuffled", 15, 5, 3, 5, 5, 20),
+        ],
+    )
+    def test_what_is_compared_has_some_of_everything(
+        self, size, tolls, balances, expenditures, east, west, late
+    ):
+        wanted = cases()["linear-road"].expected(rows_of(cases()["linear-road"].flow(size)))
+        assert sum(row["toll"] > 0 for row in wanted["out"]) >= tolls
+        assert sum(row["balance"] > 0 for row in wanted["balances"]) >= balances
+        assert sum(row["expenditure"] > 0 for row in wanted["expenditures"]) >= expenditures
+        warned = [row["dir"] for row in wanted["accidents"]]
+        assert (warned.count(0) >= east, warned.count(1) >= west) == (True, True)
+        assert len(wanted["late"]) >= late
+        assert wanted["unanswered"]
 
     def test_it_does_not_matter_how_it_is_run(self):
         ab.check(linear_road.build(**SMALL), cases=1, rows=100).raise_if_different()
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"vehicles": 0}, {"xways": 0}, {"xways": 2**16 + 2}, {"accidents": 2.0},
+            {"accidents": -0.1}, {"requests": 2.0}, {"requests": 0.6}, {"free_cars": -1},
+            {"free_speed": -1.0}, {"free_speed": float("inf")}, {"lateness": -1}, {"rows": -1},
+            {"seed": -1},
+        ],
+    )  # fmt: skip
+    def test_settings_that_cannot_be_are_named(self, wrong):
+        (name,) = wrong
+        with pytest.raises(BuildError, match=rf"linear-road.*{name}: .* choose another value"):
+            linear_road.build(**wrong)
 
     def test_the_summary_names_the_dearest_segments(self):
         said = linear_road.summary(on_threads(linear_road.build(**BUSY, free_cars=5))).splitlines()

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.apps import APPS
 from anabranch.apps.nexmark import QUERIES, build, summary
+from anabranch.apps.nexmark.closing import WinningBidsKernel
 from anabranch.errors import AnabranchError
-from anabranch.graph import Role
+from anabranch.graph import Role, StateKind
 from anabranch.io.saving import save
 from anabranch.testing.recording import Recording
 from anabranch.testing.sequential import run_sequential
@@ -210,12 +210,51 @@ def test_q9_takes_an_auction_that_ends_before_it_begins_for_none():
     assert found(won, "id") == [(2,)]
 
 
-def test_an_id_can_be_used_again_once_its_auction_is_over():
-    auctions = [auction(0, 5, seller=1), auction(3, 9, seller=2), auction(6, 8, seller=3)]
-    bids = [bid(1, 10), bid(4, 20), bid(6, 30), bid(8.5, 40)]
-    flow = fed("q6", auction=auctions, bid=bids)
-    assert found(run_sequential(flow).rows("out"), "seller", "avg_price") == [(1, 20.0), (3, 30.0)]
+REUSED = {
+    "auction": [auction(0, 5, seller=1), auction(3, 9, seller=2), auction(6, 8, seller=3)],
+    "bid": [bid(1, 10), bid(4, 20), bid(6, 30), bid(8.5, 40)],
+}
+"""An auction, its id again while it is open, and once more when it is over."""
+
+
+@pytest.mark.parametrize(("query", "price"), [("q6", "avg_price"), ("q9", "price")])
+def test_an_id_can_be_used_again_once_its_auction_is_over(query, price):
+    flow = fed(query, **REUSED)
+    assert found(run_sequential(flow).rows("out"), "seller", price) == [(1, 20), (3, 30)]
     assert ab.check(flow, cases=30).ok
+
+
+def test_q9_tells_of_an_auction_what_was_said_when_it_opened():
+    again = {**REUSED["auction"][2], "itemName": "lamp", "extra": None, "reserve": 9}
+    won = ask("q9", auction=[*REUSED["auction"][:2], again], bid=REUSED["bid"])
+    names = ("id", "auction", "dateTime", "expires", "reserve", "itemName", "extra", "bidder")
+    assert found(won, *names) == [
+        (7, 7, at(0), at(5), 1, None, None, 5),
+        (7, 7, at(6), at(8), 9, "lamp", None, 5),
+    ]
+
+
+def test_q9_holds_no_more_than_the_auctions_that_are_open(monkeypatch):
+    held, step = [], WinningBidsKernel.step
+
+    def counting(kernel, inputs, frontier):
+        out = step(kernel, inputs, frontier)
+        held.append(len(kernel.stores[0].table))
+        return out
+
+    monkeypatch.setattr(WinningBidsKernel, "step", counting)
+    flow = fed(
+        "q9",
+        auction=[auction(n, n + 5, id=n) for n in range(100)],
+        bid=[bid(n + 1, auction=n) for n in range(100)],
+    )
+    assert len(run_sequential(flow).rows("out")) == 100
+    assert max(held) == 6
+    steps = flow.graph.steps
+    remember = [
+        n for n in flow.names(Role.OPERATOR) if steps[n].body.state is not StateKind.STATELESS
+    ]
+    assert sorted(remember) == ["auction.time", "bid.time", "winning"]
 
 
 def test_q4_averages_over_auctions_with_bids():
@@ -356,18 +395,3 @@ def test_texts_may_be_missing():
     rows = ask("q18", bid=[bid(1, channel=None, url="x"), bid(2, channel=None)])
     assert found(rows, "channel", "url")[-1] == (None, None), "not those of an earlier bid"
     assert ask("q3", person=[{"dateTime": at(0), "state": None}], auction=[auction(1, 2)]) == []
-
-
-def test_the_summary_shows_the_last_results_shortly():
-    table = pa.table({"auction": list(range(1000)), "extra": ["x" * 100] * 1000})
-    lines = summary({"out": table}).splitlines()
-    assert lines[0] == "1,000 results; the last:"
-    assert lines[-1] == "  auction 999, extra " + "x" * 23 + "…"
-    assert len(lines) == 6
-
-
-def test_every_query_is_an_application():
-    assert {name for name in APPS if name.startswith("nexmark-")} == {
-        f"nexmark-{q}" for q in QUERIES
-    }
-    assert repr(APPS["nexmark"].build()) == repr(APPS["nexmark-q5"].build())

@@ -4,7 +4,8 @@ The benchmark of Arasu et al. (2004), in the topology of BriskStream (figure 18,
 on expressways of 100 one-mile segments report their positions every 30 seconds.
 
 - Who enters a segment (not to leave the road) is told its toll and its latest average velocity LAV:
-  the mean over the last five minutes of the mean over vehicles of their mean speeds. The toll is
+  the mean over the last five minutes of the mean over vehicles of their mean speeds in the segment,
+  not rounded. The toll is
   2 (cars - 50)² cents when LAV is below 40 miles an hour and the segment had more than 50 cars in
   the minute before, unless there was an accident in it or the four segments ahead. It is charged
   when the vehicle goes on to the next segment.
@@ -23,6 +24,8 @@ tolls are told once for each segment, as the benchmark says.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -30,6 +33,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.arguments import Wanted, a_count, a_number, a_share, require, unless
 from anabranch.apps.inputs import FAR, Input, paths_of, read_rows
 from anabranch.apps.linear_road_data import (
     BALANCE,
@@ -38,14 +42,13 @@ from anabranch.apps.linear_road_data import (
     EXPENDITURE,
     FEET,
     HISTORY,
+    MOST_REQUESTS,
     REPORT,
     REPORTS,
     SEGMENTS,
     Traffic,
 )
 from anabranch.apps.linear_road_rules import (
-    MINUTE,
-    SEGMENT,
     accident_detect,
     account_balance,
     enters,
@@ -57,6 +60,7 @@ from anabranch.apps.linear_road_rules import (
     upstream,
     vehicle,
 )
+from anabranch.apps.linear_road_speeds import MINUTE, SEGMENT, VehicleSpeed
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files, generate
 from anabranch.operators.aggregates import sum
@@ -75,6 +79,9 @@ WITHIN = {
     "position": (0, FEET - 1),
 }
 """What can be said in a position report."""
+
+FOLLOWED = ["time", "vid", *SEGMENT, "lane", "entered", "new_trip", "stop", "stop_place"]
+"""What later steps need of a report, and of what was found out about its vehicle."""
 
 ACCOUNTS = pa.schema(
     [
@@ -111,7 +118,7 @@ def build(
         vehicles: How many are on the road at a time.
         xways: How many expressways there are.
         accidents: The share of pairs of generated trips in which both vehicles crash.
-        requests: The share of generated rows that are requests.
+        requests: The share of generated rows that are requests, up to a half.
         free_cars: As many vehicles a minute pay no toll.
         free_speed: At this average speed, nobody does.
         lateness: By how many seconds a row may be out of order.
@@ -122,6 +129,26 @@ def build(
         >>> sorted(build().names(Role.SINK))
         ['accidents', 'balances', 'expenditures', 'late', 'out', 'unanswered']
     """
+    require(
+        "linear-road",
+        rows=unless(None, a_count(rows, least=0)),
+        vehicles=a_count(vehicles, least=1),
+        xways=a_count(xways, least=1, most=WITHIN["xway"][1] + 1),
+        accidents=a_share(accidents),
+        requests=Wanted(
+            requests,
+            a_share(requests).holds and requests <= MOST_REQUESTS,
+            "a share from 0 to a half",
+        ),
+        free_cars=a_count(free_cars, least=0),
+        free_speed=Wanted(
+            free_speed,
+            a_number(free_speed, 0).holds and isfinite(free_speed),
+            "a speed of 0 or more that has an end",
+        ),
+        lateness=a_count(lateness, least=0),
+        seed=a_count(seed, least=0),
+    )
     flow = Flow("linear-road")
     traffic = Traffic(vehicles, xways, accidents, requests, lateness, seed)
     past: Any = pa.Table.from_pylist([], HISTORY)
@@ -138,8 +165,12 @@ def build(
     requested.filter("no_request", is_unanswered).sink("unanswered", collect())
     expenditures(requested, past).sink("expenditures", collect())
 
-    followed = timed.filter("position_report", is_position_report).apply("vehicle", vehicle)
-    tolls = told_tolls(followed, free_cars, free_speed)
+    followed = (
+        timed.filter("position_report", is_position_report)
+        .apply("vehicle", vehicle)
+        .apply("vehicle_speed", VehicleSpeed(FOLLOWED))
+    )
+    tolls = told_tolls(followed, free_cars, Fraction(str(free_speed)))
     tolls.apply("toll", tolls_told).sink("out", collect())
     tolls.apply("accident_notify", accident_notify).sink("accidents", collect())
     (
@@ -151,7 +182,7 @@ def build(
     return flow
 
 
-def told_tolls(followed: Stream, free_cars: int, free_speed: float) -> Stream:
+def told_tolls(followed: Stream, free_cars: int, free_speed: Fraction) -> Stream:
     """What each vehicle that enters a segment is told."""
     by_minute = tumbling(MINUTE)
     speeds = followed.aggregate(
@@ -172,8 +203,8 @@ def told_tolls(followed: Stream, free_cars: int, free_speed: float) -> Stream:
     return (
         followed.apply("enters", enters)
         .union("road", speeds, cars, crashes)
-        .apply("last_avg_speed", last_avg_speed)
-        .apply("toll_notify", toll_notify(free_cars, free_speed))
+        .apply("last_avg_speed", last_avg_speed(free_speed))
+        .apply("toll_notify", toll_notify(free_cars))
     )
 
 

@@ -25,6 +25,7 @@ FEET_A_SEGMENT, SEGMENTS = 5280, 100
 FEET = FEET_A_SEGMENT * SEGMENTS
 FEET_A_REPORT = 44  # at one mile an hour
 DAYS = 69
+MOST_REQUESTS = 0.5
 
 REPORTS = pa.schema(
     [
@@ -105,7 +106,7 @@ class Traffic:
 
     @property
     def _request_every(self) -> int:
-        return max(round(1 / self.requests), 2) if self.requests > 0 else 1 << 62
+        return round(1 / min(self.requests, MOST_REQUESTS)) if self.requests > 0 else 1 << 62
 
     def _reports(self, slot: Ints, round_: Ints) -> Columns:
         """What the vehicle that has a place among those on the road reports in a round."""

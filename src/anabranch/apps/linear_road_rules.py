@@ -2,14 +2,14 @@
 
 Facts about a segment in a minute are told when the minute is over, before the reports of the next
 one, and travel to the reports of the segment as one stream of rows (`ROAD`). A fact is one integer:
-the time at which it is told, then what it says; so the greatest one so far is the latest.
-
-Speeds are averaged in whole thousandths of a mile an hour, rounded down, so that it makes no
-difference in which order they are added up.
+the time at which it is told, then what it says; so the greatest one so far is the latest. (The
+fact of a speed says of how many vehicles, and the sum of their averages stands beside it.)
+How speeds are averaged says `linear_road_speeds`.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,19 +23,17 @@ from anabranch.apps.linear_road_data import (
     SEGMENTS,
     Ints,
 )
+from anabranch.apps.linear_road_speeds import MINUTE, SEGMENT, Stretches, Velocity
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
 from anabranch.operators.runs import Runs
 from anabranch.operators.shapes import expand, map
 from anabranch.operators.tuples import partitioned
 
-MINUTE = 60
 MINUTES_OF_SPEED = 5
 STOPPED_AFTER = 4
 CRASHED = 2
 SEGMENTS_WARNED = 5
-THOUSANDTHS = 1000
-SEGMENT = ["xway", "dir", "segment"]
 
 ROAD = pa.schema(
     [
@@ -44,6 +42,7 @@ ROAD = pa.schema(
         ("segment", pa.int8()),
         ("kind", pa.int8()),
         ("fact", pa.int64()),
+        ("total", pa.int64()),
         ("time", pa.int32()),
         ("vid", pa.int64()),
         ("lane", pa.int8()),
@@ -54,54 +53,20 @@ ROAD = pa.schema(
 ENTERS, SPEED, CARS, ACCIDENT = range(4)
 
 _FACT_BITS = 24
-_MINUTE_BITS = 26
 _LANES = EXIT_LANE + 1
-
-
-class Stretches:
-    """Rows of a key that follow each other with one value, which may have begun in an old batch.
-
-    Attributes:
-        changed: For each row, in the order of `runs`, whether it begins a stretch.
-        before: The value of the row before it.
-    """
-
-    def __init__(self, runs: Runs, values: Ints, last: Ints, had: Ints) -> None:
-        """Find the stretches; `last` is each key's value so far, `had` of how many rows."""
-        heads = runs.starts
-        self._groups, self._had = runs.codes[runs.order], had
-        self.before = np.roll(values, 1)
-        self.before[heads] = last
-        self.changed = values != self.before
-        rows = np.arange(len(values))
-        begins = self.changed.copy()
-        begins[heads] = True
-        self._first = np.maximum.accumulate(np.where(begins, rows, 0))
-        self.lengths: Ints = rows - self._first + 1 + self._earlier(had)
-
-    def sums(self, values: Ints, had: Ints) -> Ints:
-        """The sum of each stretch up to each row; `had` is that of each key's last one so far."""
-        running = np.cumsum(values)
-        total: Ints = running - (running - values)[self._first] + self._earlier(had)
-        return total
-
-    def _earlier(self, had: Ints) -> Ints:
-        return np.where(self.changed[self._first], 0, had[self._groups])
 
 
 @keyed(
     key="vid",
-    state="place: int64, stood: int64, cell: int64, reports: int64, speeds: int64",
-    out="speed_change: int64, car_change: int64, entered: bool, new_trip: bool, "
-    "stop: int8, stop_place: int64",
-    keeps=["time", "vid", "xway", "dir", "segment", "lane"],
+    state="place: int64, stood: int64, segment: int64",
+    out="at: int64, entered: bool, new_trip: bool, stop: int8, stop_place: int64",
+    keeps=["time", "vid", "speed", "xway", "dir", "segment", "lane"],
 )
 def vehicle(batch: pa.RecordBatch, state: KeyedState) -> dict[str, Any]:
     """What a report says beyond the vehicle's one before.
 
-    By how much it changes the sum of average speeds and the number of vehicles in its segment and
-    minute; whether the vehicle is new in the segment, or on the road; whether it is known to stand
-    (1) or to stand no longer (-1), and where.
+    Its segment as one number; whether the vehicle is new there, or on the road; whether it is known
+    to stand (1) or to stand no longer (-1), and where.
     """
     runs = Runs(state.codes, state.groups)
     ends = runs.starts + runs.counts - 1
@@ -109,7 +74,8 @@ def vehicle(batch: pa.RecordBatch, state: KeyedState) -> dict[str, Any]:
     road = 2 * report["xway"] + report["dir"]
     place = (road * _LANES + report["lane"]) * FEET + report["position"]
     segment = road * SEGMENTS + report["segment"]
-    cell = (segment << _MINUTE_BITS) + report["time"] // MINUTE
+    segment_before = np.roll(segment, 1)
+    segment_before[runs.starts] = state["segment"]
 
     stands = Stretches(runs, place, state["place"], state["stood"])
     stood_before = np.roll(stands.lengths, 1)
@@ -118,17 +84,11 @@ def vehicle(batch: pa.RecordBatch, state: KeyedState) -> dict[str, Any]:
     goes_on = stands.changed & (stood_before >= STOPPED_AFTER) & _on_travel_lane(stands.before)
     new_trip = (stood_before == 0) | (_lane(stands.before) == EXIT_LANE)
 
-    within = Stretches(runs, cell, state["cell"], state["reports"])
-    speeds, reports = within.sums(report["speed"], state["speeds"]), within.lengths
-    average = THOUSANDTHS * speeds // reports
-    before = THOUSANDTHS * (speeds - report["speed"]) // np.maximum(reports - 1, 1)
-
     state["place"], state["stood"] = place[ends], stands.lengths[ends]
-    state["cell"], state["reports"], state["speeds"] = cell[ends], reports[ends], speeds[ends]
+    state["segment"] = segment[ends]
     told = {
-        "speed_change": average - before,
-        "car_change": (reports == 1).astype(np.int64),
-        "entered": new_trip | (segment != within.before >> _MINUTE_BITS),
+        "at": segment,
+        "entered": new_trip | (segment != segment_before),
         "new_trip": new_trip,
         "stop": stops.astype(np.int8) - goes_on.astype(np.int8),
         "stop_place": np.where(goes_on, stands.before, place),
@@ -137,7 +97,7 @@ def vehicle(batch: pa.RecordBatch, state: KeyedState) -> dict[str, Any]:
     return {name: values[rows] for name, values in told.items()}
 
 
-_NEEDED = ["time", "speed", "xway", "lane", "dir", "segment", "position"]
+_NEEDED = ["xway", "lane", "dir", "segment", "position"]
 
 
 def _lane(place: Ints) -> Ints:
@@ -200,10 +160,10 @@ def upstream(batch: pa.RecordBatch) -> tuple[dict[str, Any], Ints]:
 
 @map(out=ROAD)
 def minute_speed(batch: pa.RecordBatch) -> dict[str, Any]:
-    """The average speed of the vehicles in a segment and minute, as a fact about it."""
-    average = batch["total"].to_numpy() // np.maximum(batch["cars"].to_numpy(), 1)
+    """The average speeds of the vehicles in a segment and minute, as a fact about it."""
+    fact = _fact(batch["window_end"].to_numpy(), batch["cars"].to_numpy())
     where = {name: batch[name] for name in SEGMENT}
-    return {**where, **_row_of(SPEED, _fact(batch["window_end"].to_numpy(), average))}
+    return {**where, **_row_of(SPEED, fact), "total": batch["total"]}
 
 
 @map(out=ROAD)
@@ -220,7 +180,7 @@ def enters(batch: pa.RecordBatch) -> tuple[dict[str, Any], Ints]:
     chosen = batch.select([*SEGMENT, "time", "vid", "lane", "new_trip"]).take(pa.array(rows))
     nothing = np.zeros(len(rows), np.int64)
     columns = {name: chosen[name] for name in chosen.schema.names}
-    return {**columns, "kind": nothing + ENTERS, "fact": nothing}, rows
+    return {**columns, "kind": nothing + ENTERS, "fact": nothing, "total": nothing}, rows
 
 
 def _fact(told: Ints, value: Ints) -> Ints:
@@ -229,7 +189,7 @@ def _fact(told: Ints, value: Ints) -> Ints:
 
 def _row_of(kind: int, fact: Ints) -> dict[str, Any]:
     nothing = {name: pa.nulls(len(fact), ROAD.field(name).type) for name in _OF_VEHICLES}
-    return {"kind": np.full(len(fact), kind), "fact": fact, **nothing}
+    return {"kind": np.full(len(fact), kind), "fact": fact, "total": 0 * fact, **nothing}
 
 
 _OF_VEHICLES = ["time", "vid", "lane", "new_trip"]
@@ -243,53 +203,73 @@ class Latest:
         self.runs, self._state = Runs(state.codes, state.groups), state
         self._kinds, self._facts = batch["kind"].to_numpy(), batch["fact"].to_numpy()
 
-    def of(self, kind: int, column: str, chosen: Any = True) -> tuple[Ints, Ints]:
+    def of(self, kind: int, column: str) -> tuple[Ints, Ints]:
         """When the latest fact of a kind was told and what it says; remembers it in a column."""
-        facts = np.where((self._kinds == kind) & chosen, self._facts, 0)
+        facts = np.where(self._kinds == kind, self._facts, 0)
         latest = self.runs.accumulate(np.maximum, self._state[column], facts)
         self._state[column] = latest[self.runs.last_rows()]
-        return latest >> _FACT_BITS, latest & ((1 << _FACT_BITS) - 1)
+        return _told(latest), _value(latest)
 
-    def minutes(self) -> Ints:
-        """The minute in which each fact was told."""
-        minutes: Ints = (self._facts >> _FACT_BITS) // MINUTE
-        return minutes
-
-
-_SPEEDS = [f"speed_{number}" for number in range(MINUTES_OF_SPEED)]
-
-
-@keyed(
-    key=SEGMENT,
-    state=", ".join(f"{name}: int64" for name in _SPEEDS),
-    out="lav: int64",
-    keeps=ROAD.names,
-)
-def last_avg_speed(batch: pa.RecordBatch, state: KeyedState) -> tuple[dict[str, Any], Ints]:
-    """LAV, the mean of the averages of the five minutes before, of those with vehicles."""
-    latest = Latest(batch, state)
-    now = _minute_starts(batch)
-    total = np.zeros(batch.num_rows, np.int64)
-    known = np.zeros(batch.num_rows, np.int64)
-    minutes = latest.minutes()
-    for number, column in enumerate(_SPEEDS):
-        told, speed = latest.of(SPEED, column, minutes % MINUTES_OF_SPEED == number)
-        recent = (told > now - MINUTES_OF_SPEED * MINUTE) & (told > 0)
-        total += recent * speed
-        known += recent
-    lav = np.where(known > 0, total // np.maximum(known, 1), -1)
-    rows = np.flatnonzero(batch["kind"].to_numpy() != SPEED)
-    return {"lav": lav[rows]}, rows
+    def speed(self, number: int, totals: Ints) -> tuple[Ints, Ints, Ints]:
+        """The latest of the facts about speed whose minutes have this number, and its total."""
+        mine = (self._kinds == SPEED) & (_told(self._facts) // MINUTE % MINUTES_OF_SPEED == number)
+        columns = {f"speed_{number}": self._facts, f"total_{number}": totals}
+        found = [self._state[column][self.runs.codes] for column in columns]
+        if mine.any():  # a batch has few minutes
+            rows = np.where(mine, np.arange(len(mine)), -1)
+            latest = self.runs.accumulate(np.maximum, np.full(self.runs.groups, -1), rows)
+            for place, (column, values) in enumerate(columns.items()):
+                found[place] = np.where(latest < 0, found[place], values[latest])
+                self._state[column] = found[place][self.runs.last_rows()]
+        fact, total = found
+        return _told(fact), _value(fact), total
 
 
-def toll_notify(free_cars: int, free_speed: float) -> KeyedBatch:
+def _told(fact: Ints) -> Ints:
+    return fact >> _FACT_BITS
+
+
+def _value(fact: Ints) -> Ints:
+    return fact & ((1 << _FACT_BITS) - 1)
+
+
+def last_avg_speed(free_speed: Fraction) -> KeyedBatch:
+    """The step that says LAV, and whether that is below the speed of free traffic.
+
+    LAV is the mean of the averages of the five minutes before, of those with vehicles.
+    """
+
+    @keyed(
+        key=SEGMENT,
+        state=", ".join(f"speed_{n}: int64, total_{n}: int64" for n in range(MINUTES_OF_SPEED)),
+        out="lav: double, slow: bool",
+        keeps=[name for name in ROAD.names if name != "total"],
+    )
+    def last_avg_speed(batch: pa.RecordBatch, state: KeyedState) -> tuple[dict[str, Any], Ints]:
+        latest, totals = Latest(batch, state), batch["total"].to_numpy()
+        kinds = batch["kind"].to_numpy()
+        rows = np.flatnonzero(kinds != SPEED)
+        asked = kinds[rows] == ENTERS
+        now = _minute_starts(batch)[rows]
+        velocity = Velocity(len(rows))
+        for number in range(MINUTES_OF_SPEED):
+            told, cars, total = (each[rows] for each in latest.speed(number, totals))
+            recent = (told > now - MINUTES_OF_SPEED * MINUTE) & asked
+            velocity.add(total, np.where(recent, cars, 0))
+        lav, slow = velocity.against(free_speed)
+        return {"lav": pa.array(lav, mask=velocity.known == 0), "slow": slow}, rows
+
+    return last_avg_speed
+
+
+def toll_notify(free_cars: int) -> KeyedBatch:
     """The step that says what each vehicle owes for its segment, and of which accident it warns."""
 
     @keyed(
         key=SEGMENT,
         state="cars: int64, accident: int64",
-        out="lav: double, toll: int64, accident: int32",
-        keeps=[*SEGMENT, "time", "vid", "lane", "new_trip"],
+        out="toll: int64, accident: int32",
+        keeps=[*SEGMENT, "time", "vid", "lane", "new_trip", "lav"],
     )
     def notify(batch: pa.RecordBatch, state: KeyedState) -> tuple[dict[str, Any], Ints]:
         latest = Latest(batch, state)
@@ -301,12 +281,11 @@ def toll_notify(free_cars: int, free_speed: float) -> KeyedBatch:
         away = SEGMENTS_WARNED - 1 - nearness
         segment, direction = batch["segment"].to_numpy(), batch["dir"].to_numpy()
         accident = np.where(warned, segment + np.where(direction == 1, -away, away), -1)
-        lav = batch["lav"].to_numpy()
-        jammed = (lav >= 0) & (lav < free_speed * THOUSANDTHS) & (cars > free_cars) & ~warned
+        slow = batch["slow"].to_numpy(zero_copy_only=False)
+        jammed = slow & (cars > free_cars) & ~warned
         toll = np.where(jammed, 2 * (cars - free_cars) ** 2, 0)
         rows = np.flatnonzero(batch["kind"].to_numpy() == ENTERS)
-        told_lav = pa.array(lav[rows] / THOUSANDTHS, mask=lav[rows] < 0)
-        return {"lav": told_lav, "toll": toll[rows], "accident": accident[rows]}, rows
+        return {"toll": toll[rows], "accident": accident[rows]}, rows
 
     return notify
 

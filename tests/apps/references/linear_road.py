@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -10,13 +11,17 @@ from anabranch.apps.linear_road_data import HISTORY, Traffic
 from anabranch.io import generate
 from tests.apps.cases import Case, Row, Rows, Times
 
-FREE_SPEED = 40_000  # thousandths of a mile an hour, in which averages are rounded down
+FREE_SPEED = 40
 EXIT = 4
 
-ALIKE: dict[str, Any] = {"xways": 1, "free_cars": 1, "seed": 24}
-SMALL: dict[str, Any] = {"rows": 100, "vehicles": 8, "accidents": 0.5, "requests": 0.15}
-LARGE: dict[str, Any] = {"rows": 350, "vehicles": 20, "accidents": 0.5, "requests": 0.1}
-LATENESS = 20
+ALIKE: dict[str, Any] = {"xways": 1, "free_cars": 0, "lateness": 10, "seed": 101}
+SMALL: dict[str, Any] = {"rows": 100, "vehicles": 10, "accidents": 0.5, "requests": 0.34}
+LARGE: dict[str, Any] = {"rows": 500, "vehicles": 20, "accidents": 0.5, "requests": 0.2}
+DISORDER = 15  # more than the lateness, so that some rows come too late
+
+
+def mean(numbers: list[Any]) -> Any:
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 class Road:
@@ -34,16 +39,14 @@ class Road:
         self.balance: dict[int, int] = defaultdict(int)
         self.charged: dict[int, int] = defaultdict(int)
 
-    def average(self, minute: int, segment: Any) -> int | None:
+    def average(self, minute: int, segment: Any) -> Fraction | None:
         """Of the average speeds of the vehicles in a segment."""
-        vehicles = self.speeds[(segment, minute)]
-        averages = [1000 * sum(told) // len(told) for told in vehicles.values()]
-        return sum(averages) // len(averages) if averages else None
+        vehicles = self.speeds[(segment, minute)].values()
+        return mean([mean([Fraction(speed) for speed in told]) for told in vehicles])
 
-    def lav(self, minute: int, segment: Any) -> int | None:
+    def lav(self, minute: int, segment: Any) -> Fraction | None:
         averages = [self.average(minute - back, segment) for back in range(1, 6)]
-        known = [each for each in averages if each is not None]
-        return sum(known) // len(known) if known else None
+        return mean([each for each in averages if each is not None])
 
     def had_accident(self, minute: int, segment: Any) -> bool:
         if (segment, minute) in self.minutes_of_accidents:
@@ -107,7 +110,7 @@ class Road:
         self.owed[vid] = toll
         told = {name: row[name] for name in ("xway", "dir", "segment", "time", "vid")}
         warning = None if accident is None else {**told, "accident": accident}
-        return {**told, "lav": None if lav is None else lav / 1000, "toll": toll}, warning
+        return {**told, "lav": None if lav is None else float(lav), "toll": toll}, warning
 
 
 @cache
@@ -119,12 +122,24 @@ def past() -> dict[Any, int]:
     return {(r["vid"], r["day"], r["xway"]): r["expenditure"] for r in table.to_pylist()}
 
 
-def expected(rows: Rows, free_cars: int = ALIKE["free_cars"]) -> Rows:
+def parted(rows: list[Row], lateness: int) -> tuple[list[Row], list[Row]]:
+    """Rows on time, in the order of their times, and those that come too late."""
+    on_time, late, latest = [], [], 0
+    for row in rows:
+        (late if row["time"] < latest - lateness else on_time).append(row)
+        latest = max(latest, row["time"])
+    return sorted(on_time, key=lambda row: row["time"]), late
+
+
+def expected(
+    rows: Rows, free_cars: int = ALIKE["free_cars"], lateness: int = ALIKE["lateness"]
+) -> Rows:
     road = Road(free_cars)
     found: Rows = {
         sink: [] for sink in ("out", "accidents", "balances", "expenditures", "unanswered", "late")
     }
-    for row in sorted(rows["reports"], key=lambda row: row["time"]):
+    on_time, found["late"] = parted(rows["reports"], lateness)
+    for row in on_time:
         told = {"time": row["time"], "vid": row["vid"], "qid": row["qid"]}
         match row["type"]:
             case 0:
@@ -146,8 +161,8 @@ CASES = [
     Case(
         "linear-road",
         {**SMALL, **ALIKE},
-        {**LARGE, **ALIKE, "lateness": LATENESS},
+        {**LARGE, **ALIKE},
         expected,
-        {"reports": Times(lambda row: row["time"], LATENESS)},
+        {"reports": Times(lambda row: row["time"], DISORDER)},
     )
 ]

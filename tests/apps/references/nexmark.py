@@ -6,8 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 
-from tests.apps.cases import Case, Row, Rows, Times
+import pyarrow as pa
+
+from anabranch.flow import Flow
+from anabranch.testing.recording import Recording
+from tests.apps.cases import EVERYTHING, Case, Row, Rows, Times
 
 EPOCH = datetime(1970, 1, 1)
 TEN_SECONDS, TWO_SECONDS = timedelta(seconds=10), timedelta(seconds=2)
@@ -156,7 +161,11 @@ def q4(rows: Rows) -> list[Row]:
     for auction, bid in won(rows):
         prices[auction["category"]].append(bid["price"])
     return [
-        {"category": category, "auctions": len(paid), "avg_price": sum(paid) / len(paid)}
+        {
+            "category": category,
+            "auctions": len(paid),
+            "avg_price": float(Fraction(sum(paid), len(paid))),
+        }
         for category, paid in prices.items()
     ]
 
@@ -167,9 +176,8 @@ def q6(rows: Rows) -> list[Row]:
         seller = auction["seller"]
         prices[seller].append(bid["price"])
         last = prices[seller][-10:]
-        averages.append(
-            {"seller": seller, "auction": auction["id"], "avg_price": sum(last) / len(last)}
-        )
+        average = float(Fraction(sum(last), len(last)))
+        averages.append({"seller": seller, "auction": auction["id"], "avg_price": average})
     return averages
 
 
@@ -205,7 +213,7 @@ def q17(rows: Rows) -> list[Row]:
                 "rank3_bids": dear,
                 "min_price": min(prices),
                 "max_price": max(prices),
-                "avg_price": sum(prices) / len(prices),
+                "avg_price": float(Fraction(sum(prices), len(prices))),
                 "sum_price": sum(prices),
             }
         )
@@ -230,28 +238,65 @@ QUERIES: dict[str, Callable[[Rows], list[Row]]] = {
 }
 UNORDERED = {"q3", "q8", "q11", "q12"}
 ONE_SOURCE, TWO_SOURCES = {"q5", "q7", "q11"}, {"q3", "q4", "q6", "q8", "q9"}
+TIED = {"q7", "q9", "q19"}
 SMALL = {"q2": 2000, "q3": 4000, "q8": 1500}
 LARGE = {"q5": 400}
-RATES = {"q5": 10.0, "q8": 20.0}
+RATES = {"q5": 0.5, "q8": 20.0, "q17": 0.001}
+"""Few bids in a window, so that auctions tie; a day and more of bids."""
+
 LATENESS = timedelta(seconds=4)
+DISORDER = {"person": 20, "auction": 20, "bid": 8}
+"""Seconds, so many that some events come too late; there are fewer people and auctions than bids,
+and so longer times between them."""
+
+
+class OfRoundPrices(Case):
+    """Bids of one, ten, a hundred… dollars, so that some are equal."""
+
+    def flow(self, size: str) -> Flow:
+        flow = super().flow(size)
+        tables = Recording.of(flow, EVERYTHING).tables
+        schema = tables["bid"].schema
+        prices = [10 ** (len(str(price)) - 1) for price in tables["bid"]["price"].to_pylist()]
+        place = schema.get_field_index("price")
+        tables["bid"] = tables["bid"].set_column(place, schema.field(place), pa.array(prices))
+        return Recording(tables, {name: {} for name in tables}).feed(flow)
+
+
+def parted(rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Events that come on time, and those that come too late."""
+    on_time, late, latest = [], [], EPOCH
+    for row in rows:
+        (late if row["dateTime"] < latest - LATENESS else on_time).append(row)
+        latest = max(latest, row["dateTime"])
+    return on_time, late
 
 
 def case(name: str, query: str) -> Case:
     def expected(rows: Rows) -> Rows:
-        late = ["late"] if query in ONE_SOURCE else []
-        late += [f"{source}.late" for source in rows if query in TWO_SOURCES]
-        return {"out": QUERIES[query](rows), **{sink: [] for sink in late}}
+        if query not in ONE_SOURCE | TWO_SOURCES:
+            return {"out": QUERIES[query](rows)}
+        both = {source: parted(events) for source, events in rows.items()}
+        late = {
+            "late" if query in ONE_SOURCE else f"{source}.late": events
+            for source, (_, events) in both.items()
+        }
+        return {"out": QUERIES[query]({source: both[source][0] for source in both}), **late}
 
     sources = {"q3": "person auction", "q8": "person auction"}.get(query, "auction bid").split()
     timed = ["bid"] if query in ONE_SOURCE else sources if query in TWO_SOURCES else []
-    given = {"rate_per_s": RATES.get(query, RATE)}
+    given = {"rate_per_s": RATES.get(query, RATE), "lateness": LATENESS}
     small = SMALL.get(query, 100)
-    return Case(
+    kind = OfRoundPrices if query in TIED else Case
+    return kind(
         name,
         {"rows": small, **given},
-        {"rows": LARGE.get(query, max(2 * small, 800)), "seed": 1, "lateness": LATENESS, **given},
+        {"rows": LARGE.get(query, max(2 * small, 800)), "seed": 1, **given},
         expected,
-        {source: Times(lambda row: row["dateTime"], LATENESS) for source in timed},
+        {
+            source: Times(lambda row: row["dateTime"], timedelta(seconds=DISORDER[source]))
+            for source in timed
+        },
         frozenset({"out"} if query in UNORDERED else {}),
     )
 

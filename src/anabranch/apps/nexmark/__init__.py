@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from anabranch.apps.arguments import Wanted, a_count, a_duration, a_number, a_share, require, unless
 from anabranch.apps.inputs import Input
 from anabranch.apps.nexmark import joins, one_by_one, rankings, windows, winning
 from anabranch.apps.nexmark.events import Events
@@ -23,6 +24,7 @@ from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect
 
+LEAST_RATE, MOST_RATE = 1e-6, 1e9
 SHOWN_ROWS, SHOWN_LETTERS = 5, 24
 
 
@@ -97,6 +99,18 @@ def build(
         raise UnknownNameError(
             "nexmark", f"a query among {list(QUERIES)}", repr(query), "choose one of those"
         )
+    require(
+        f"nexmark-{query}",
+        rows=unless(None, a_count(rows, least=0)),
+        rate_per_s=Wanted(
+            rate_per_s,
+            a_number(rate_per_s, LEAST_RATE).holds and rate_per_s <= MOST_RATE,
+            f"a rate from {LEAST_RATE:g} to {MOST_RATE:g} events a second",
+        ),
+        lateness=a_duration(lateness),
+        delayed=a_share(delayed),
+        seed=a_count(seed, least=0),
+    )
     flow = Flow(f"nexmark-{query}")
     ask, sources = QUERIES[query]
     pace = Pace(rate_per_s, delayed)

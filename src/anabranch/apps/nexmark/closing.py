@@ -2,7 +2,8 @@
 
 It works on whole columns: a table has one row for each open auction, with the best bid so far, and
 an index of when rows are due. What is over leaves the table, so that it stays as small as the
-market is.
+market is. All that a result says of its auction is in the table, too: an id that is used again must
+not bring two auctions together.
 """
 
 from __future__ import annotations
@@ -13,22 +14,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anabranch.apps.nexmark.events import MOMENT
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.aggregation import in_sequence, stand_apart
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
-from anabranch.operators.schemas import schema
 from anabranch.state.positions import LAST, Jumbo, Root
 from anabranch.state.table_store import TableStore
 from anabranch.state.values import from_arrow
 
-ITEM = ("dateTime", "expires", "seller", "category")
-OFFER = ("bidder", "price", "bid_dateTime")
 KEY = pa.schema([pa.field("auction", pa.int64(), nullable=False)])
-STATE = schema(
-    "dateTime: int64, expires: int64, seller: int64, category: int64, "
-    "bid: bool, bidder: int64, price: int64, bid_dateTime: timestamp[ms]"
-)
-WON = pa.schema([*KEY, *(STATE.field(name) for name in (*OFFER, "seller", "category"))])
+OFFER = pa.schema([("bidder", pa.int64()), ("price", pa.int64()), ("bid_dateTime", MOMENT)])
+"""Of the bid that won."""
+
+HAS_BID = pa.field("has_bid", pa.bool_())
 
 Ints = npt.NDArray[np.int64]
 
@@ -47,8 +45,8 @@ class WinningBids(Operator):
     needs_time = True
 
     def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
-        """The bid, and of its auction seller and category."""
-        return (StreamType(WON, inputs[0].time),)
+        """The columns of the auction, and those of the bid."""
+        return (StreamType(pa.schema([*inputs[0].schema, *OFFER]), inputs[0].time),)
 
     def keeps(self, given: pa.Schema) -> frozenset[str]:
         """The key."""
@@ -70,7 +68,10 @@ class WinningBidsKernel(Kernel):
         """A running copy without state."""
         super().__init__(context)
         routing = context.routing or KEY.names
-        self._store = TableStore(KEY, STATE, context.buckets, routing)
+        given = context.inputs[0].schema
+        self._item = [name for name in given.names if name not in KEY.names]
+        state = pa.schema([*(given.field(name) for name in self._item), HAS_BID, *OFFER])
+        self._store = TableStore(KEY, state, context.buckets, routing)
         self.stores = (self._store,)
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
@@ -119,7 +120,7 @@ class WinningBidsKernel(Kernel):
         firsts = np.full(len(groups.slots), auctions.num_rows)
         np.minimum.at(firsts, groups.codes, np.arange(auctions.num_rows))
         rows, slots = firsts[groups.fresh], groups.slots[groups.fresh]
-        for name in ITEM:
+        for name in self._item:
             table.set(name, slots, from_arrow(auctions[name])[rows])
         # Behind the bids of its last millisecond; times of the stream are in microseconds.
         last_ms = np.minimum(from_arrow(auctions["expires"])[rows], LAST // 1000 - 1)
@@ -139,10 +140,10 @@ class WinningBidsKernel(Kernel):
         ordered = slots[order]
         best = order[np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])]
         slots, prices = slots[best], prices[best]
-        higher = ~table.get("bid", slots) | (prices > table.get("price", slots))
+        higher = ~table.get(HAS_BID.name, slots) | (prices > table.get("price", slots))
         slots, chosen = slots[higher], rows[best[higher]]
-        table.set("bid", slots, np.ones(len(slots), np.bool_))
-        for name, given in zip(OFFER, ("bidder", "price", "dateTime"), strict=True):
+        table.set(HAS_BID.name, slots, np.ones(len(slots), np.bool_))
+        for name, given in zip(OFFER.names, ("bidder", "price", "dateTime"), strict=True):
             table.set(name, slots, from_arrow(bids[given])[chosen])
 
     def _close(self, until: int) -> Jumbo | None:
@@ -150,12 +151,13 @@ class WinningBidsKernel(Kernel):
         due = table.take_due(until)
         if not len(due):
             return None
-        sold = due[table.get("bid", due)]
-        batch, times, keys = table.rows(sold).select(WON.names), table.time(sold), table.keys(sold)
+        sold = due[table.get(HAS_BID.name, due)]
+        columns = self.context.outputs[0].schema
+        batch, times, keys = table.rows(sold), table.time(sold), table.keys(sold)
         table.remove(due)
         positions = stand_apart(times, -self.context.rank, keys, self.context.depth)
-        columns = self.context.outputs[0].schema
-        return Jumbo(pa.RecordBatch.from_arrays(batch.columns, schema=columns), positions)
+        arrays = batch.select(columns.names).columns
+        return Jumbo(pa.RecordBatch.from_arrays(arrays, schema=columns), positions)
 
 
 def _open_ones(auctions: Jumbo | None) -> Jumbo | None:
