@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -13,6 +15,7 @@ import anabranch.cli.running
 from anabranch.cli.watching import Wanted, watching, with_ports
 from anabranch.events import Observed, RunEnded, RunStarted
 from anabranch.view.journal import read_journal
+from anabranch.view.metrics import Metrics
 
 RUN = ("run", "word-count", "--engine", "local", "--policy", "none", "--set", "rows=3000")
 
@@ -29,6 +32,57 @@ def test_a_journal_that_cannot_be_written_is_refused_before_anything_runs(comman
     ran = command_line(*RUN, "--journal", tmp_path / "no" / "run.jsonl")
     assert (ran.code, ran.out) == (2, "")
     assert "expected a file that can be written, got No such file or directory" in ran.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_costs_the_journal_and_not_the_result(command_line):
+    ran = command_line(*RUN, "--json", "--journal", "/dev/full")
+    assert (ran.code, json.loads(ran.out)["rows_in"]) == (0, 3000)
+    (line,) = [each for each in ran.err.splitlines() if "/dev/full" in each]
+    assert re.fullmatch(
+        r"the journal /dev/full lacks the last \d+ events: No space left on device", line
+    )
+
+
+def test_a_file_that_is_no_journal_is_left_alone(command_line, tmp_path):
+    (tmp_path / "notes.txt").write_text("dear diary\n")
+    ran = command_line(*RUN, "--journal", tmp_path / "notes.txt")
+    assert (ran.code, ran.out) == (2, "")
+    assert "got dear diary" in ran.err
+    assert (tmp_path / "notes.txt").read_text() == "dear diary\n"
+
+
+def test_a_port_that_is_taken_does_not_cost_an_old_journal(command_line, tmp_path):
+    command_line(*RUN, "--json", "--journal", tmp_path / "run.jsonl")
+    before = (tmp_path / "run.jsonl").read_text()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = command_line(*RUN, "--metrics", port, "--journal", tmp_path / "run.jsonl")
+    assert ran.code == 2
+    assert (tmp_path / "run.jsonl").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "listens"),
+    [
+        ((), "127.0.0.1"),
+        (("--address", "0.0.0.0"), "127.0.0.1"),
+        (("--metrics-address", "0.0.0.0"), "0.0.0.0"),
+    ],
+)
+def test_the_address_of_the_page_is_not_that_of_the_metrics(
+    command_line, monkeypatch, options, listens
+):
+    asked = []
+    serve = Metrics.serve
+
+    def served(metrics, port, address):
+        asked.append(address)
+        return serve(metrics, port, "127.0.0.1")
+
+    monkeypatch.setattr(Metrics, "serve", served)
+    command_line(*RUN, "--metrics", "0", *options, "--json")
+    assert asked == [listens]
 
 
 def test_page_and_metrics_are_there_while_it_runs_and_gone_afterwards(command_line, monkeypatch):

@@ -103,3 +103,29 @@ def test_a_run_that_fails_tells_with_what():
     assert not heard[-1].ended
     assert "step 'share'" in heard[-1].error
     assert "no way" in heard[-1].error
+
+
+def test_where_nobody_tunes_there_is_nothing_to_pause_and_nothing_is_noted():
+    flow, _ = numbers()
+    run = ab.start(flow, engine="local", policy="none")
+    assert run.adapting is None
+    run.pause_adaptation()
+    run.resume_adaptation()
+    run.await_termination()
+    assert (run.adapting, run.decisions) == (None, [])
+
+
+def test_pausing_twice_is_noted_once():
+    flow, _ = numbers()
+    heard: list[Event] = []
+    run = ab.start(flow, engine="local", policy="auto", listener=heard.append)
+    run.resume_adaptation()  # which goes on already
+    for _ in range(2):
+        run.pause_adaptation()
+    assert run.adapting is False
+    for _ in range(2):
+        run.resume_adaptation()
+    assert run.adapting is True
+    run.await_termination()
+    noted = [each for each in heard if isinstance(each, Decision) and each.policy == "by hand"]
+    assert [each.why for each in noted] == ["adaptation is paused by hand", "adaptation goes on"]

@@ -79,7 +79,7 @@ def start(
     # Observe, decide, apply: every batch is an event; a policy that hears it may wish for a plan.
     handle = Run(flow.name, runner, listener)
     if decider is not None:
-        handle.tuner = Tuner(flow, runner, decider, handle.hear).hear
+        handle.tuner = Tuner(flow, runner, decider, handle.hear)
     runner.start(handle.hear)
     return handle
 

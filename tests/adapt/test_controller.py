@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.seen import Seen
+from anabranch.adapt.tuning import Tuner
 from anabranch.apps import word_count
-from anabranch.events import Observation, Reconfiguration
+from anabranch.engines.handle import Run
+from anabranch.events import Observation, Reconfiguration, RunStarted
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
 from tests.adapt.scripted import ROOMY, ScriptedRun, observation
@@ -253,3 +255,104 @@ def test_lines_that_differ_in_numbers_alone_are_written_once(flow: Flow) -> None
     far = tuple(run.plan.with_replicas("count", 50 + n) for n in range(5))
     run.go(run.tuned_by(Wish(far)), 20)
     assert outcomes(run) == ["refused"]
+
+
+@dataclass(frozen=True)
+class Widening:
+    """Proposes another replica at every look, and remembers at which seconds it looked."""
+
+    looked: list[list[float]] = field(default_factory=list)
+    name = "widening"
+    pace = Pace(settle=0, periods=1, most=4)
+
+    def begin(self) -> None:
+        return None
+
+    def decide(self, memory: None, seen: Seen) -> tuple[None, Proposal | None]:
+        self.looked.append([each.at_s for each in seen.window])
+        if len(seen.window) < 3:
+            return None, None
+        replicas = seen.plan.region("count").replicas + 1
+        return None, Proposal(seen.plan.with_replicas("count", replicas), "wider", trial=False)
+
+    def judge(self, memory: None, seen: Seen, trial: Trial) -> tuple[None, Verdict]:
+        raise AssertionError("nothing is tried")
+
+
+class ScriptedEngine(ScriptedRun):
+    """What a handle and a tuner need of an engine."""
+
+    cores, seconds = 4, 0.0
+
+    def model(self) -> None:
+        return None
+
+
+def handle_of(flow: Flow, policy: Widening) -> tuple[ScriptedEngine, Run]:
+    engine = ScriptedEngine(flow, Plan.sequential(flow), steady)
+    run = Run(flow.name, engine)
+    run.tuner = Tuner(flow, engine, policy, run.hear, ROOMY)
+    run.hear(RunStarted(flow.name, "scripted", engine.plan.to_json(), -1))
+    return engine, run
+
+
+def test_a_policy_that_is_paused_decides_nothing_however_long_it_takes(flow: Flow) -> None:
+    policy = Widening()
+    engine, run = handle_of(flow, policy)
+    engine.go(run, 2)
+    run.pause_adaptation()
+    assert run.adapting is False
+    engine.go(run, 50, start=2)
+    assert (engine.plans, policy.looked) == ([], [[0.0], [0.0, 1.0]])
+    run.resume_adaptation()
+    assert run.adapting is True
+    engine.go(run, 4, start=52)
+    assert [plan.region("count").replicas for plan in engine.plans] == [2]
+    assert [each.outcome for each in run.decisions] == ["noted", "noted", "applied"]
+
+
+def test_after_a_pause_a_policy_sees_nothing_from_before_it(flow: Flow) -> None:
+    policy = Widening()
+    engine, run = handle_of(flow, policy)
+    engine.go(run, 2)
+    run.pause_adaptation()
+    run.resume_adaptation()
+    engine.go(run, 2, start=2)
+    assert policy.looked == [[0.0], [0.0, 1.0], [2.0], [2.0, 3.0]]
+
+
+def test_after_a_pause_a_policy_waits_for_as_many_periods_as_it_always_does(flow: Flow) -> None:
+    run = run_of(flow)
+    wider = run.plan.with_replicas("count", 2)
+    controller = run.tuned_by(Wish((wider,)))  # settles for one period, then looks at two
+    run.go(controller, 2)
+    controller.look_again()
+    run.go(controller, 1, start=2)
+    assert outcomes(run) == []
+    run.go(controller, 1, start=3)
+    assert outcomes(run) == ["tried"]
+
+
+def test_a_change_on_trial_is_judged_after_a_pause(flow: Flow) -> None:
+    run = run_of(flow)
+    wider = run.plan.with_replicas("count", 2)
+    controller = run.tuned_by(Wish((wider,)))
+    run.go(controller, 5)
+    assert (outcomes(run), controller.trying) == (["tried"], True)
+    controller.look_again()
+    run.go(controller, 4, start=5)
+    assert (outcomes(run), controller.trying) == (["tried", "kept"], False)
+
+
+def test_a_tuner_that_could_not_begin_leaves_nothing_to_pause(flow: Flow) -> None:
+    class Broken(ScriptedEngine):
+        def model(self) -> None:
+            raise OSError("no figures")
+
+    engine = Broken(flow, Plan.sequential(flow), steady)
+    run = Run(flow.name, engine)
+    run.tuner = Tuner(flow, engine, Widening(), run.hear)
+    run.hear(RunStarted(flow.name, "scripted", engine.plan.to_json(), -1))
+    run.pause_adaptation()
+    assert run.adapting is None
+    assert ["nobody tunes this run" in each.why for each in run.decisions] == [True]

@@ -54,6 +54,15 @@ def test_a_plan_is_drawn_beside_being_shown(run):
     assert {"lines", "split", "count.combine", "count", "out"} <= set(in_file("pictures/plan.svg"))
 
 
+@pytest.mark.parametrize("place", ["a-file/plan.svg", "."])
+def test_a_picture_that_cannot_be_written_is_said_in_a_line(run, place):
+    Path("a-file").touch()
+    ran = run("plan", "word-count", "--svg", place)
+    assert ran.code == 2
+    assert "expected a file that can be written" in ran.err
+    assert "Traceback" not in ran.err
+
+
 def test_a_plan_from_a_file_is_drawn_as_it_is_there(run):
     plan = Plan.sequential(word_count.build()).with_replicas("count", 5)
     Path("plan.json").write_text(plan.to_json())

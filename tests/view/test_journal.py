@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+from pathlib import Path
 
 import pytest
 
 import anabranch as ab
 from anabranch.apps import word_count
 from anabranch.errors import UnknownNameError
-from anabranch.events import Observed, Reconfiguration, RunEnded, RunStarted
+from anabranch.events import Decision, Kind, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.view.journal import EVENTS, JournalFile, from_object, read_journal, to_object
 
 
@@ -20,7 +22,7 @@ def events():
     flow = word_count.build(rows=20_000)
     run = ab.start(flow, engine="local", policy="none", listener=heard.append)
     run.apply(run.plan.with_replicas("count", 2 if run.plan.region("count").replicas == 1 else 1))
-    run.pause_adaptation()
+    run.hear(Decision(0.0, "by hand", Kind.NOTED, "as told"))
     run.await_termination()
     return heard
 
@@ -67,7 +69,9 @@ def test_a_file_that_is_cut_off_opens_with_what_is_there(events, tmp_path):
         assert list(read_journal(tmp_path / "cut")) == events[:-1]
 
 
-@pytest.mark.parametrize("text", ["not a journal\n", "\n", '{"event": "Other"}\n', "[1]\n"])
+@pytest.mark.parametrize(
+    "text", ["not a journal\n", "\n", "", '{"event": "Other"}\n', "[1]\n", "[" * 60_000]
+)
 def test_another_file_is_refused(tmp_path, text):
     (tmp_path / "other").write_text(text)
     with pytest.raises(UnknownNameError, match="a line of JSON for every event"):
@@ -76,3 +80,79 @@ def test_another_file_is_refused(tmp_path, text):
 
 def test_fields_of_a_later_version_are_left_out(events):
     assert from_object(to_object(events[-1]) | {"mood": "fine"}) == events[-1]
+
+
+@pytest.mark.parametrize(
+    "line", ['{"event": "Forecast", "rain": true}', '{"event": "Decision", "outcome": "dreamt"}']
+)
+def test_events_of_a_later_version_are_left_out_and_what_follows_is_read(events, tmp_path, line):
+    lines = [json.dumps(to_object(event)) for event in events]
+    (tmp_path / "later").write_text("\n".join([lines[0], line, *lines[1:]]) + "\n")
+    assert list(read_journal(tmp_path / "later")) == events
+
+
+@pytest.mark.parametrize("line", ["5", "[]", "{}", '{"event": 5}', "[" * 60_000])
+def test_a_line_that_is_no_event_at_all_ends_the_journal(events, tmp_path, line):
+    lines = [json.dumps(to_object(event)) for event in events]
+    (tmp_path / "bad").write_text("\n".join([*lines[:2], line, *lines[2:]]) + "\n")
+    assert list(read_journal(tmp_path / "bad")) == events[:2]
+
+
+def test_an_earlier_journal_is_replaced(events, tmp_path):
+    for told in (events, events[:1], events[1:2]):
+        journal = JournalFile(tmp_path / "run.jsonl")
+        for event in told:
+            journal.hear(event)
+        journal.close()
+        assert list(read_journal(tmp_path / "run.jsonl")) == told
+
+
+@pytest.mark.parametrize("content", [b"my thesis\n", b"\n", b'{"event":"Wedding"}\n', b"\xff\x00"])
+def test_a_file_that_is_no_journal_is_not_overwritten(tmp_path, content):
+    (tmp_path / "mine").write_bytes(content)
+    with pytest.raises(UnknownNameError, match="name another file, or remove this one"):
+        JournalFile(tmp_path / "mine")
+    assert (tmp_path / "mine").read_bytes() == content
+
+
+def test_an_empty_file_may_be_written_to(events, tmp_path):
+    (tmp_path / "empty").touch()
+    journal = JournalFile(tmp_path / "empty")
+    journal.hear(events[0])
+    journal.close()
+    assert list(read_journal(tmp_path / "empty")) == events[:1]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_ends_the_journal_and_nothing_else(events):
+    journal = JournalFile(Path("/dev/full"))
+    for event in events:
+        journal.hear(event)
+    journal.close()
+    assert journal.trouble.errno == errno.ENOSPC
+    assert journal.lost == len(events)
+
+
+def test_room_that_comes_back_does_not_lead_to_lines_behind_half_a_line(events, tmp_path):
+    journal = JournalFile(tmp_path / "run.jsonl")
+    write, room = journal._file.write, [40]
+
+    class Disk:
+        closed = False
+        close = staticmethod(journal._file.close)
+
+        def write(self, line):
+            if room[0] <= 0:
+                room[0] = 10**9
+                raise OSError(errno.ENOSPC, "No space left on device")
+            taken = write(line[: room[0]])
+            room[0] -= taken
+            return taken
+
+    journal.hear(events[0])
+    journal._file = Disk()
+    for event in events[1:]:
+        journal.hear(event)
+    journal.close()
+    assert journal.lost == len(events) - 1
+    assert list(read_journal(tmp_path / "run.jsonl")) == events[:1]

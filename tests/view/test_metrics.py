@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -201,6 +203,16 @@ def test_names_with_quotes_backslashes_and_new_lines_come_back_as_they_were():
     assert value(told, "anabranch_up", flow=name) == 1
 
 
+def test_names_that_utf_8_cannot_hold_are_told_apart_and_can_be_scraped():
+    told = Metrics()
+    told.hear(RunStarted("half \ud83d", "local", NARROW.to_json(), -1))
+    steps = tuple(StepMetrics(name, rows, 0, 0.0) for name, rows in (("\ud800", 1), ("\udfff", 2)))
+    told.hear(Observed(replace(seen().observation, steps=steps)))
+    labels = {"flow": "half \\ud83d", "direction": "in"}
+    assert value(told, "anabranch_step_rows_total", step="\\ud800", **labels) == 1
+    assert value(told, "anabranch_step_rows_total", step="\\udfff", **labels) == 2
+
+
 # --- against a run ----------------------------------------------------------------------------
 
 
@@ -316,6 +328,11 @@ def test_prometheus_is_answered_on_this_machine_only_until_it_is_closed(metrics)
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(endpoint.url, timeout=10)
     endpoint.close()
+
+
+def test_where_everybody_may_ask_the_url_names_this_machine(metrics):
+    with metrics.serve(0, "0.0.0.0") as endpoint:
+        assert endpoint.url == f"http://{socket.gethostname()}:{endpoint.port}/metrics"
 
 
 def test_a_port_that_is_taken_is_an_error_that_says_so(metrics):

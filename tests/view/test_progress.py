@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
 
 from anabranch.apps import word_count
 from anabranch.engines.handle import Result
@@ -16,6 +19,7 @@ from anabranch.events import (
     SourceMetrics,
 )
 from anabranch.plan.plan import Plan
+from anabranch.view.lines import Lines
 from anabranch.view.outcome import as_object, in_words
 from anabranch.view.progress import Progress
 from anabranch.view.standing import Stretch, rates
@@ -138,6 +142,17 @@ def test_a_plan_change_shows_in_the_plan_and_as_the_last_change(progress):
 def test_the_newest_decision_is_shown(progress):
     progress.hear(Decision(5.0, "auto", Kind.KEPT, "gained 20 %"))
     assert line(progress, "last") == "5.0 s  auto: gained 20 %, kept"
+
+
+def test_each_line_is_that_of_its_own_event_whatever_another_thread_told_meanwhile(progress):
+    file = io.StringIO()
+    first, second = (Decision(at_s, "auto", Kind.NOTED, f"{at_s:.0f}") for at_s in (1.0, 2.0))
+    lines = Lines(Console(file=file))
+    for event in (first, second, CHANGE):
+        progress.hear(event)
+    for event in (first, second, CHANGE):  # told when all three are in the journal already
+        lines.tell(event, progress.standing)
+    assert file.getvalue().splitlines() == [str(each) for each in progress.standing().journal]
 
 
 def test_how_it_stands_is_not_changed_by_what_comes_later(progress):

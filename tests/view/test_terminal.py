@@ -6,6 +6,7 @@ import io
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,7 @@ from anabranch.events import (
 )
 from anabranch.plan.plan import Plan, RegionPlan, SourcePlan
 from anabranch.view.progress import Progress
+from anabranch.view.standing import steady
 from anabranch.view.terminal import Size, frame, wrapped
 from tests.view.screen import Screen
 
@@ -115,6 +117,29 @@ def test_a_hot_replica_makes_a_bottleneck_of_a_region_that_is_idle_on_average():
     hot = observed(replica_busy={"count": (0.95, 0.2, 0.2)})
     (marked,) = [line for line in shown(told(hot)) if "bottleneck" in line]
     assert marked.startswith("├─ count  3 replicas")
+
+
+def test_the_number_of_a_region_is_that_of_its_hottest_replica():
+    hot = observed(replica_busy={"split": (0.95, 0.69)})
+    assert [line for line in shown(told(hot)) if "%" in line][:2] == [
+        "│  ├─ split · trim    ██████████  95 % bottleneck",
+        "│  └─ count.combine   ███░░░░░░░  31 %",
+    ]
+
+
+def test_the_rest_that_a_run_leaves_at_its_end_is_not_shown_as_its_figures():
+    whole = observed().observation
+    late = (StepMetrics("split", 0, 0, 0.0, skipped=4, late=9),)
+    short = replace(TIMES, total_s=0.17)
+    rest = replace(whole, at_s=1.17, rows_in=0, pipelines=(), steps=late, times=short)
+    assert steady(whole, None) == whole
+    kept = steady(rest, whole)
+    assert kept is not None
+    assert (kept.pipelines, kept.steps[0].late) == (whole.pipelines, 9)
+    idle = replace(whole, rows_in=0)
+    assert steady(idle, whole) == idle  # a run that waits is no run that ends
+    short_batch = replace(rest, latency_p999_ms=None)
+    assert steady(short_batch, whole) == short_batch
 
 
 def test_where_nobody_is_busy_there_is_no_bottleneck():

@@ -70,7 +70,7 @@ class Controller:
         self._wish: Plan | None = None
         self._waited = self._looks = 0
         self._blacklist: Blacklist = {}
-        self._at_s = 0.0
+        self._at_s, self._anew = 0.0, False
         self._said = ""
 
     @property
@@ -84,6 +84,10 @@ class Controller:
             self._turn(event.observation)
         elif isinstance(event, Reconfiguration):
             self._begin_window(Plan.from_json(event.after))
+
+    def look_again(self) -> None:
+        """Decide from what comes from now on, after a pause; called from any thread."""
+        self._anew = True  # the window is the engine's thread's own
 
     def _turn(self, observation: Observation) -> None:
         """Observe → decide → guard → apply; or, while a change is on trial, observe → judge."""
@@ -112,6 +116,10 @@ class Controller:
     def _observe(self, observation: Observation) -> Seen | None:
         """What to look at; None while there is too little to see."""
         plan = self._runner.plan
+        if self._anew:
+            self._anew = False
+            self._window.clear()
+            self._fresh = 0
         if not self._in_force(plan):
             return None
         lacking = missing(observation, plan)

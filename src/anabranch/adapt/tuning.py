@@ -41,6 +41,7 @@ class Tuner:
         self._topology, self._engine, self._policy = Topology.of(flow), engine, policy
         self._tell, self._limits, self._model = tell, limits, model
         self.controller: Controller | None = None
+        self.gave_up = False
 
     def hear(self, event: Event) -> None:
         """Take an event of the run."""
@@ -50,6 +51,11 @@ class Tuner:
             if self._limits is None and isinstance(event, Observed):
                 self.controller.limits = self._engine_limits()  # clusters grow and shrink
             self.controller.hear(event)
+
+    def look_again(self) -> None:
+        """Decide from what comes from now on, after a pause; called from any thread."""
+        if self.controller is not None:
+            self.controller.look_again()
 
     def _engine_limits(self) -> Limits:
         return Limits.for_cores(self._engine.cores, self._topology)
@@ -63,6 +69,7 @@ class Tuner:
                 self._topology, self._policy, self._engine, limits, model, self._tell
             )
         except Exception as error:  # the stream must go on without it
+            self.gave_up = True
             why = f"{type(error).__name__}: {error}; nobody tunes this run"
             self._tell(Decision(0.0, self._policy.name, Kind.FAILED, why))
 

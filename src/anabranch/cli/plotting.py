@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from anabranch.errors import UnknownNameError
 from anabranch.events import Observation
 from anabranch.pictures import plots
 from anabranch.pictures.boxes import shortened
@@ -33,8 +34,13 @@ def require_plots(file: Path | None) -> None:
 
 def write_picture(file: Path, picture: str) -> None:
     """Write a picture, and the folders above it where there are none."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(picture, encoding="utf-8")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        raise UnknownNameError(
+            str(file), "a file that can be written", error.strerror or str(error), "name another"
+        ) from error
 
 
 def profile_plot(name: str, profile: Profile) -> str:

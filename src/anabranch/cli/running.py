@@ -23,6 +23,7 @@ from anabranch.cli.watching import (
     Address,
     DashboardPort,
     JournalPath,
+    MetricsAddress,
     MetricsPort,
     Token,
     Wanted,
@@ -94,6 +95,7 @@ def run_app(
     ] = None,
     dashboard: DashboardPort = None,
     metrics: MetricsPort = None,
+    metrics_address: MetricsAddress = "127.0.0.1",
     address: Address = "127.0.0.1",
     token: Token = None,
     journal: JournalPath = None,
@@ -118,7 +120,7 @@ def run_app(
         policy=policy,
         machine=None if machine is None else find_machine(str(machine)),
     )
-    wanted = Wanted(journal, dashboard, metrics, address, token)
+    wanted = Wanted(journal, dashboard, metrics, address, token, metrics_address)
     if as_json:
         with redirect_stdout(sys.stderr), watching(wanted) as watchers:  # sinks may print
             handle = begin(master=master, listener=watchers.listeners)

@@ -41,8 +41,10 @@ MetricsPort = Annotated[
     ),
 ]
 Address = Annotated[
-    str,
-    typer.Option(help="Who can reach page and metrics; the page beyond this machine by a token."),
+    str, typer.Option(help="Where the page listens; beyond this machine it takes a token.")
+]
+MetricsAddress = Annotated[
+    str, typer.Option(help="Where Prometheus may ask; beyond this machine anybody can.")
 ]
 Token = Annotated[
     str | None, typer.Option(help="The token of the page; random where needed and left out.")
@@ -61,6 +63,7 @@ class Wanted:
     metrics: int | None = None
     address: str = "127.0.0.1"
     token: str | None = None
+    metrics_address: str = "127.0.0.1"
 
 
 @dataclass
@@ -81,10 +84,6 @@ def watching(wanted: Wanted, *first: Listener) -> Iterator[Watchers]:
     """Open what was asked for, say where it is, and close it at the end."""
     found = Watchers(list(first))
     with ExitStack() as open_things:
-        if wanted.journal is not None:
-            file = _journal(wanted.journal)
-            open_things.callback(file.close)
-            found.listeners.append(file.hear)
         if wanted.dashboard is not None:
             page = serve(None, wanted.dashboard, wanted.address, wanted.token)
             found.page = open_things.enter_context(page)
@@ -94,6 +93,10 @@ def watching(wanted: Wanted, *first: Listener) -> Iterator[Watchers]:
             listener, where = _metrics(wanted, open_things)
             found.listeners.append(listener)
             typer.echo(f"Prometheus finds it at {where}", err=True)
+        if wanted.journal is not None:  # last: a port that is taken shall not cost an old journal
+            file = _journal(wanted.journal)
+            open_things.callback(_close, file, wanted.journal)
+            found.listeners.append(file.hear)
         yield found
 
 
@@ -124,6 +127,14 @@ def _journal(path: Path) -> JournalFile:
         ) from error
 
 
+def _close(file: JournalFile, path: Path) -> None:
+    """Close a journal, and say so if it does not tell all of the run."""
+    file.close()
+    if file.trouble is not None:
+        why = file.trouble.strerror or str(file.trouble)
+        typer.echo(f"the journal {path} lacks the last {file.lost:,} events: {why}", err=True)
+
+
 def _metrics(wanted: Wanted, open_things: ExitStack) -> tuple[Listener, str]:
     try:
         from anabranch.view.metrics import Metrics
@@ -135,5 +146,5 @@ def _metrics(wanted: Wanted, open_things: ExitStack) -> tuple[Listener, str]:
             "pip install 'anabranch[metrics]'",
         ) from error
     metrics = Metrics()
-    server = open_things.enter_context(metrics.serve(wanted.metrics or 0, wanted.address))
+    server = open_things.enter_context(metrics.serve(wanted.metrics or 0, wanted.metrics_address))
     return metrics.hear, server.url

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from anabranch.engines.engine import Engine
 from anabranch.engines.listeners import Listener, Listeners
@@ -72,6 +73,20 @@ LISTENING = "listening"
 """Who notes what went wrong in a listener."""
 
 
+class Tunes(Protocol):
+    """Who tunes a run: hears its events, and wishes for plans."""
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether it could not begin, so that nobody tunes the run."""
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the run."""
+
+    def look_again(self) -> None:
+        """Decide from what comes from now on; called from any thread."""
+
+
 class Run:
     """A flow that runs; feels like PySpark's StreamingQuery."""
 
@@ -85,8 +100,8 @@ class Run:
         self._journal: deque[Decision] = deque(maxlen=JOURNAL)
         self._end: RunEnded | None = None
         self._steps: dict[str, StepMetrics] = {}
-        self.tuner: Callable[[Event], None] = lambda event: None
-        self.adapting = True
+        self.tuner: Tunes | None = None
+        self._paused = False
 
     def hear(self, event: Event) -> None:
         """Take an event of the engine, and pass it on."""
@@ -98,10 +113,16 @@ class Run:
         elif isinstance(event, Decision):
             self._journal.append(event)
         complaints = self._listeners.hear(event)
-        if self.adapting or not isinstance(event, Observed):  # what does not see cannot decide
-            self.tuner(event)
+        if self.tuner is not None and not (self._paused and isinstance(event, Observed)):
+            self.tuner.hear(event)  # paused, it sees nothing: what does not see cannot decide
         for why in complaints:
             self.hear(Decision(self.engine.seconds, LISTENING, Kind.NOTED, why))
+
+    @property
+    def adapting(self) -> bool | None:
+        """Whether a policy decides at the moment; None where nobody tunes the run."""
+        tuned = self.tuner is not None and not self.tuner.gave_up
+        return not self._paused if tuned else None
 
     @property
     def is_active(self) -> bool:
@@ -138,17 +159,28 @@ class Run:
         self.engine.apply(plan)
 
     def pause_adaptation(self) -> None:
-        """Let the plan stay as it is until adaptation goes on; changes by hand are still made."""
-        self._adapt(False, "adaptation is paused by hand")
+        """Let the plan stay as it is until adaptation goes on; changes by hand are still made.
+
+        So is a change that the policy has already wished for. Where nobody tunes the run, or
+        adaptation is paused already, this does nothing.
+        """
+        if self.adapting:
+            self._paused = True
+            self._note_by_hand("adaptation is paused by hand")
 
     def resume_adaptation(self) -> None:
-        """Let the policy decide again, from what it sees from now on."""
-        self._adapt(True, "adaptation goes on")
+        """Let the policy decide again, from what it sees from now on.
 
-    def _adapt(self, wanted: bool, why: str) -> None:
-        if self.adapting != wanted:
-            self.adapting = wanted
-            self.hear(Decision(self.engine.seconds, BY_HAND, Kind.NOTED, why))
+        A change that was on trial is judged by that, too. Where adaptation is not paused, this does
+        nothing.
+        """
+        if self.tuner is not None and self.adapting is False:
+            self.tuner.look_again()
+            self._paused = False
+            self._note_by_hand("adaptation goes on")
+
+    def _note_by_hand(self, why: str) -> None:
+        self.hear(Decision(self.engine.seconds, BY_HAND, Kind.NOTED, why))
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; whether it came. Raises what ended the run, if that was an error."""

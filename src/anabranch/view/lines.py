@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from anabranch.events import Event, Observed, RunStarted
+from anabranch.events import Decision, Event, Observed, Reconfiguration
 from anabranch.view.glyphs import printable
-from anabranch.view.standing import Standing
+from anabranch.view.standing import Entry, Standing
 from anabranch.view.words import backlog_line, known_lag_ms, latency_line, milliseconds
 
 PERIOD_S = 5.0
@@ -24,13 +24,16 @@ class Lines:
 
     def tell(self, event: Event, standing: Callable[[], Standing]) -> None:
         """Take in an event that `standing` knows of already."""
-        if isinstance(event, RunStarted):
+        if isinstance(event, Observed):
+            if event.observation.at_s - self._told_s >= PERIOD_S:
+                self._told_s = event.observation.at_s
+                self._write(line_of(standing()))
+        elif isinstance(event, Reconfiguration):
+            self._write(str(Entry.of_change(event)))
+        elif isinstance(event, Decision):  # its own, as another thread may have told a newer one
+            self._write(str(Entry.of_decision(event)))
+        else:
             self._told_s = 0.0
-        elif not isinstance(event, Observed):
-            self._write(str(standing().journal[-1]))
-        elif event.observation.at_s - self._told_s >= PERIOD_S:
-            self._told_s = event.observation.at_s
-            self._write(line_of(standing()))
 
     def _write(self, line: str) -> None:
         if self._console is None:

@@ -6,6 +6,7 @@ that cannot tell, has no sample: a zero would be taken for a measurement.
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -38,6 +39,8 @@ from anabranch.view.metric_names import COUNTERS, GAUGES, LATENCY, LATENCY_HELP
 MS = 1000.0
 BATCH_PARTS = ("fixed", "scan", "shuffle", "compute", "state", "sink", "commit")
 WORK_PARTS = ("scan", "compute", "sink")
+EVERYWHERE = ("0.0.0.0", "::")
+"""Addresses to listen at, and none to ask at."""
 
 Labels = tuple[str, ...]
 Values = defaultdict[str, dict[Labels, float]]
@@ -183,20 +186,20 @@ class Metrics:
             return [] if self._started is None else list(self._families(self._started))
 
     def _families(self, started: RunStarted) -> Iterator[Metric]:
-        flow = started.flow
+        flow, engine = _in_utf8(started.flow), _in_utf8(started.engine)
         about = InfoMetricFamily("anabranch_run", "What runs, and on which engine.")
-        about.add_metric([], {"flow": flow, "engine": started.engine})
+        about.add_metric([], {"flow": flow, "engine": engine})
         yield about
         for name, described in COUNTERS.items():
             labels = ("flow", *described.labels)
             counter = CounterMetricFamily(name, described.help, labels=labels)
             for values, value in self._counts[name].items():
-                counter.add_metric((flow, *values), value)
+                counter.add_metric((flow, *map(_in_utf8, values)), value)
             yield counter
         for name, described in GAUGES.items():
             gauge = GaugeMetricFamily(name, described.help, labels=("flow", *described.labels))
             for values, value in self._gauges[name].items():
-                gauge.add_metric((flow, *values), value)
+                gauge.add_metric((flow, *map(_in_utf8, values)), value)
             yield gauge
         latency = SummaryMetricFamily(LATENCY, LATENCY_HELP)
         for quantile, seconds in self._latency.items():
@@ -221,7 +224,8 @@ class Endpoint:
         """Hold a server that listens already."""
         self._server, self._thread = server, thread
         host, self.port = server.server_address[:2]
-        self.url = f"http://{_in_url(str(host))}:{self.port}/metrics"
+        reached = socket.gethostname() if host in EVERYWHERE else str(host)
+        self.url = f"http://{_in_url(reached)}:{self.port}/metrics"
 
     def close(self) -> None:
         """Stop listening; again does nothing."""
@@ -243,6 +247,11 @@ class Endpoint:
 
 def _known(values: Iterable[tuple[Labels, float | None]]) -> dict[Labels, float]:
     return {labels: value for labels, value in values if value is not None}
+
+
+def _in_utf8(label: str) -> str:
+    """A label that can be sent: half a character of UTF-16, which names may hold, cannot."""
+    return label.encode(errors="backslashreplace").decode()
 
 
 def _in_url(host: str) -> str:

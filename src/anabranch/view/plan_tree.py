@@ -48,8 +48,7 @@ def tree(now: Standing, width: int, room: int) -> list[Text]:
     if now.plan is None or room < 1:
         return []
     sources = [source_row(now, source) for source in now.plan.sources]
-    busy, slowest = now.busy(), bottleneck(now.seen)
-    marked = None if slowest is None else (slowest.region, slowest.steps)
+    busy, marked = now.busy(), bottleneck(now.seen)
     whole = [region_rows(region, busy, marked) for region in now.plan.regions]
     rows = sources + [row for rows in whole for row in rows]
     if len(rows) > room:  # a line for each region

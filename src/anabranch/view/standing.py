@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from anabranch.events import Decision, Observation, PipelineMetrics, Reconfiguration
+from anabranch.events import Decision, Observation, Reconfiguration
 from anabranch.plan.plan import Plan
 from anabranch.view.words import moved_line
 
@@ -97,30 +97,80 @@ class Standing:
 
     def busy(self) -> dict[Pipeline, float]:
         """Busy shares of the pipelines that were seen, by region and steps."""
-        pipelines = self.seen.pipelines if self.seen is not None else ()
-        return {(each.region, each.steps): each.busy_share for each in pipelines}
+        return busy_shares(self.seen) if self.seen is not None else {}
 
 
-def bottleneck(seen: Observation | None) -> PipelineMetrics | None:
+def busy_shares(seen: Observation) -> dict[Pipeline, float]:
+    """How busy each pipeline is; the busiest one of a region, in the region's busiest replica.
+
+    Averages of a region's pipelines say which of them its hottest replica is held up by.
+
+    Example:
+        >>> from anabranch.events import BatchTimes, PipelineMetrics, RegionMetrics
+        >>> times = BatchTimes(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        >>> busy = (PipelineMetrics("a", ("a",), 0.4, 0.0), PipelineMetrics("a", ("b",), 0.3, 0.0))
+        >>> hot = (RegionMetrics("a", 2, 10.0, replica_busy=(0.7, 0.1)),)
+        >>> seen = Observation(1.0, 0, 0, 0, times, 0.0, 0.0, pipelines=busy, regions=hot)
+        >>> busy_shares(seen)
+        {('a', ('a',)): 0.7, ('a', ('b',)): 0.3}
+    """
+    shares = {(each.region, each.steps): each.busy_share for each in seen.pipelines}
+    for region in seen.regions:
+        own = [pipeline for pipeline in shares if pipeline[0] == region.region]
+        if own:
+            busiest = max(own, key=lambda pipeline: shares[pipeline])
+            shares[busiest] = max([shares[busiest], *region.replica_busy])
+    return shares
+
+
+def bottleneck(seen: Observation | None) -> Pipeline | None:
     """The pipeline that is busiest, in its busiest replica; None where none has much to do.
+
+    Example:
+        >>> from anabranch.events import BatchTimes, PipelineMetrics
+        >>> times = BatchTimes(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        >>> busy = (PipelineMetrics("a", ("a",), 0.7, 0.0), PipelineMetrics("b", ("b",), 0.9, 0.0))
+        >>> bottleneck(Observation(1.0, 0, 0, 0, times, 0.0, 0.0, pipelines=busy))
+        ('b', ('b',))
+    """
+    shares = busy_shares(seen) if seen is not None else {}
+    busiest = max(shares, key=lambda pipeline: shares[pipeline], default=None)
+    return busiest if busiest is not None and shares[busiest] >= LEAST_BUSY else None
+
+
+def is_full(seen: Observation, before: Observation | None) -> bool:
+    """Whether an observation shows a run at work: not the rest that a run leaves when it ends.
 
     Example:
         >>> from anabranch.events import BatchTimes
         >>> times = BatchTimes(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        >>> busy = (PipelineMetrics("a", ("a",), 0.7, 0.0), PipelineMetrics("b", ("b",), 0.9, 0.0))
-        >>> bottleneck(Observation(1.0, 0, 0, 0, times, 0.0, 0.0, pipelines=busy)).steps
-        ('b',)
+        >>> second = Observation(1.0, 0, 500, 0, times, 0.0, 0.0, latency_p999_ms=1.0)
+        >>> rest = replace(second, at_s=1.1, rows_in=40, times=replace(times, total_s=0.1))
+        >>> is_full(second, None), is_full(rest, second), is_full(replace(second, rows_in=0), None)
+        (True, False, False)
     """
-    if seen is None:
-        return None
-    hottest = {each.region: max(each.replica_busy, default=0.0) for each in seen.regions}
-    # Averages of a region's pipelines say which of them its hottest replica is held up by.
-    ranked = {
-        each: (max(each.busy_share, hottest.get(each.region, 0.0)), each.busy_share)
-        for each in seen.pipelines
-    }
-    busiest = max(ranked, key=lambda each: ranked[each], default=None)
-    return busiest if busiest is not None and ranked[busiest][0] >= LEAST_BUSY else None
+    # A batch may be short; where there are none, periods are equal but for the last.
+    whole = seen.in_batches or before is None or 2 * seen.times.total_s >= before.times.total_s
+    return seen.rows_in > 0 and whole
+
+
+def steady(seen: Observation | None, before: Observation | None) -> Observation | None:
+    """The observation to show: the one before instead of the rest that a run leaves at its end."""
+    if seen is None or before is None or seen.in_batches or is_full(seen, before):
+        return seen
+    is_rest = 2 * seen.times.total_s < before.times.total_s
+    return with_counts(before, seen) if is_rest else seen
+
+
+def with_counts(full: Observation, last: Observation) -> Observation:
+    """An observation with what the last one counted since the start: keys, lost rows."""
+    counted = {step.step: step for step in last.steps}
+    steps = tuple(
+        replace(step, keys=now.keys, skipped=now.skipped, late=now.late)
+        for step in full.steps
+        for now in [counted.get(step.step, step)]
+    )
+    return replace(full, steps=steps)
 
 
 def rates(minute: Sequence[Stretch], columns: int) -> list[float | None]:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from rich.text import Text
 from anabranch.events import Observation
 from anabranch.view.glyphs import curve, printable
 from anabranch.view.plan_tree import tree
-from anabranch.view.standing import Entry, Standing, rates
+from anabranch.view.standing import Entry, Standing, rates, steady
 from anabranch.view.words import (
     backlog_line,
     duration,
@@ -104,6 +105,7 @@ class _Drawn:
         self._standing, self._console = standing, console
         self._made_of: tuple[int, Size] | None = None
         self._frame = _Picture(())
+        self._seen: Observation | None = None
 
     def outdated(self) -> bool:
         return self._made_of != (self._standing().news, self._size())
@@ -115,7 +117,8 @@ class _Drawn:
     def frame(self) -> _Picture:
         now, size = self._standing(), self._size()
         if self._made_of != (now.news, size):
-            self._frame = _Picture(frame(now, size))
+            self._seen = steady(now.seen, self._seen)
+            self._frame = _Picture(frame(replace(now, seen=self._seen), size))
             self._made_of = (now.news, size)
         return self._frame
 

@@ -34,11 +34,23 @@ def test_a_look_tells_what_came_since_the_last_one():
     assert latencies.percentile(0.5) == pytest.approx(1, rel=0.075)
 
 
-def test_a_look_at_nothing_new_tells_of_all():
+def test_a_look_at_nothing_new_tells_what_the_last_one_told_and_not_of_the_whole_run():
+    latencies = Latencies()
+    latencies.note([(800.0, 3000)])
+    latencies.look([0.5])
+    latencies.note([(8.0, 3)])
+    for _ in range(3):
+        assert latencies.look([0.5, 0.99]) == [pytest.approx(8, rel=0.075)] * 2
+    latencies.note([(2.0, 1)])
+    assert latencies.look([0.5]) == [pytest.approx(2, rel=0.075)]
+
+
+def test_what_is_forgotten_is_not_looked_at_again():
     latencies = Latencies()
     latencies.note([(8.0, 3)])
     latencies.look([0.5])
-    assert latencies.look([0.5]) == [pytest.approx(8, rel=0.075)]
+    latencies.forget()
+    assert latencies.look([0.5]) == [0.0]
 
 
 @pytest.mark.parametrize("extreme", [0.0, -1.0, 1e-9, 1e12])

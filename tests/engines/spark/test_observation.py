@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -186,11 +188,38 @@ def test_the_backlog_falls_to_nothing(told: Told) -> None:
     assert backlog == [max(0, ROWS - BATCH * (number + 1)) for number in range(len(backlog))]
 
 
-def test_most_tuples_are_not_slower_than_the_slowest(told: Told) -> None:
-    slowest = max(batch.times.total_s for batch in told.batches) * 1000
-    for batch in told.batches:
-        assert 0 < batch.latency_p50_ms <= batch.latency_p99_ms <= slowest
-    assert told.result.latency_p50_ms == told.batches[-1].latency_p50_ms
+def test_the_latency_of_a_batch_is_its_own_and_that_of_the_result_lies_among_them(
+    told: Told,
+) -> None:
+    took_ms = [batch.times.total_s * 1000 for batch in told.batches]
+    for batch, batch_ms in zip(told.batches, took_ms, strict=True):
+        assert batch.latency_p50_ms == batch.latency_p99_ms == pytest.approx(batch_ms)
+    assert min(took_ms) < max(took_ms)
+    assert told.result.latency_p50_ms in [batch.latency_p50_ms for batch in told.batches]
+    assert told.result.latency_p99_ms == pytest.approx(max(took_ms))
+
+
+def test_a_batch_without_rows_tells_the_latency_of_the_rows_before_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for number, text in enumerate(["", "1\n2\n", "", "3\n"]):
+        path = tmp_path / f"{number}.txt"
+        path.write_text(text)
+        os.utime(path, (1000 + number, 1000 + number))
+    lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(tmp_path))
+    numbered = lines.selectExpr("cast(value as bigint) as n")
+    flow = Flow("now-and-then")
+    source = ab.dataframe(numbered, order="n", bounded=True)
+    flow.source("s", source).sink("out", ab.collect())
+    told: list[Event] = []
+    ab.run(flow, session=spark, listener=told.append)
+    batches = [event.observation for event in told if isinstance(event, Observed)]
+    assert {0, 1, 2} == {batch.rows_in for batch in batches}
+    known_ms = 0.0
+    for batch in batches:
+        if batch.rows_in:
+            known_ms = batch.times.total_s * 1000
+        assert (batch.latency_p50_ms, batch.latency_p99_ms) == pytest.approx((known_ms, known_ms))
 
 
 def test_a_change_of_plan_is_told_once_with_its_cause_and_cost(told: Told) -> None:

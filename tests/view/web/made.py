@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 import anabranch as ab
+from anabranch.adapt.policy import Pace, Proposal, Seen, Trial, Verdict
 from anabranch.events import (
     BatchTimes,
     Decision,
@@ -50,6 +51,38 @@ def paced_flow(rate_per_s: float = 20_000, name: str = "paced") -> Flow:
         .sink("out", collect())
     )
     return flow
+
+
+def failing_flow(rows: int = 20_000) -> Flow:
+    """Numbers at a pace, until the source breaks."""
+
+    def numbers(rng: np.random.Generator, index: np.ndarray[Any, Any]) -> dict[str, Any]:
+        if len(index) and index[-1] > rows:
+            raise ValueError("the well is dry")
+        return {"n": index}
+
+    flow = Flow("failing")
+    source = generate(numbers, pa.schema([("n", pa.int64())]), rate_per_s=20_000)
+    flow.source("numbers", source).sink("out", collect())
+    return flow
+
+
+class Content:
+    """A policy that is content with every plan."""
+
+    name = "content"
+    pace = Pace()
+
+    def begin(self) -> None:
+        """It knows nothing."""
+
+    def decide(self, memory: None, seen: Seen) -> tuple[None, Proposal | None]:
+        """Stay."""
+        return None, None
+
+    def judge(self, memory: None, seen: Seen, trial: Trial) -> tuple[None, Verdict]:
+        """Nothing is ever tried."""
+        raise AssertionError
 
 
 def times(seconds: float = 1.0) -> BatchTimes:

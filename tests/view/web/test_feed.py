@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 
 import pytest
 
-from anabranch.events import Decision, Kind
+from anabranch.events import Decision, Kind, RunEnded
 from anabranch.view.web import feed as feeds
 from anabranch.view.web.feed import MOST_BEHIND, REMEMBERED, Feed, Told
 from tests.view.web.made import observed, small_start
@@ -72,6 +73,41 @@ def test_a_browser_that_does_not_listen_is_given_up_and_holds_nobody_up(feed):
         assert slow.lost
         assert not other.lost
         assert feed.settle(5)
+
+
+def test_what_was_heard_before_the_end_is_told_before_browsers_are_let_go():
+    feed, kinds, listens = Feed(), [], threading.Event()
+
+    def follow():
+        with feed.listening("") as browser:
+            listens.set()
+            while not browser.over:
+                told = browser.next(5.0)
+                kinds.extend([] if told is None else [content(told)["kind"]])
+
+    feed.start()
+    thread = threading.Thread(target=follow)
+    thread.start()
+    assert listens.wait(5)
+    for event in (small_start(), observed(1.0), RunEnded(1.1, 1000, 500, ended=True)):
+        feed.hear(event)
+    feed.close()
+    assert kinds[-2:] == ["observed", "ended"]
+    assert feed.browsers == 0
+    thread.join(5)
+    with feed.listening("") as late:  # it comes when all is over
+        assert content(late.next(5.0))["ended"]["whole"]
+        assert (late.next(5.0), late.over) == (None, True)
+
+
+def test_a_browser_that_takes_nothing_in_does_not_hold_up_the_end(monkeypatch):
+    monkeypatch.setattr(feeds, "FAREWELL_S", 0.05)
+    feed = Feed()
+    feed.start()
+    with feed.listening(""):
+        begin = time.perf_counter()
+        feed.close()
+        assert time.perf_counter() - begin < 1.0
 
 
 def test_no_more_browsers_than_there_may_be(feed, monkeypatch):

@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 import pytest
 
 import anabranch as ab
+from anabranch.view.web import feed as feeds
 from anabranch.view.web import serve
 from tests.view.web.browser import PHONE, chromium, opened
-from tests.view.web.made import paced_flow
+from tests.view.web.made import Content, paced_flow
 
 __all__ = ["chromium", "opened"]
 
@@ -19,7 +20,7 @@ __all__ = ["chromium", "opened"]
 def live():
     """A paced run, and its page."""
     with serve(port=0) as dashboard:
-        run = ab.start(paced_flow(), engine="local", policy="none", listener=dashboard.hear)
+        run = ab.start(paced_flow(), engine="local", policy=Content(), listener=dashboard.hear)
         dashboard.control(run)
         yield dashboard, run
         run.stop()
@@ -52,8 +53,10 @@ def test_a_plan_change_appears_within_two_seconds(live, opened):
     page.until(f"{drawn_replicas('count')}.includes('{wanted} replicas')", 2000)
     page.until(f"document.querySelector('#about').textContent.includes('{changes + 1} plan')", 2000)
     page.until(f"document.querySelector('#plan-text').textContent.includes('count: {wanted} ')")
-    first = page.page.inner_text(".entry")
-    assert f"{wanted} replicas of region count" in first
+    page.until(
+        "document.querySelector('.entry[data-kind=change]').textContent"
+        f".includes('{wanted} replicas of region count')"
+    )
 
 
 def test_a_click_shows_what_is_known_of_an_operator(live, opened):
@@ -114,6 +117,60 @@ def test_adaptation_is_paused_and_all_pages_know(live, opened):
         for each in (page, other):
             each.until(f"document.querySelector('#pause').textContent === '{word} adaptation'")
         assert run.adapting is adapting
+
+
+def test_where_nobody_tunes_nothing_is_offered_to_pause(opened):
+    with serve(port=0) as dashboard:
+        run = ab.start(paced_flow(), engine="local", policy="none", listener=dashboard.hear)
+        dashboard.control(run)
+        page = opened(dashboard.url)
+        page.page.click('[data-key="step:count"]')
+        page.page.wait_for_selector("#region-controls")
+        assert page.page.is_hidden("#pause")
+        assert page.page.is_hidden("#policy-hint")
+        run.stop()
+
+
+def test_a_page_shows_the_end_of_a_run_whose_server_ends_with_it(opened):
+    dashboard = serve(port=0)
+    run = ab.start(paced_flow(), engine="local", policy="none", listener=dashboard.hear)
+    page = opened(dashboard.url)
+    page.until("document.querySelector('#state').dataset.state === 'running'")
+    page.until("document.querySelector('#rate').textContent !== '–'")
+    run.stop()
+    dashboard.close()
+    page.until("document.querySelector('#state').dataset.state === 'stopped'")
+    title = page.page.get_attribute("#rows-in", "title")
+    assert title == f"{run.result().rows_in:,}"
+
+
+def test_a_browser_too_many_is_told_so_and_asks_for_nothing_more(live, opened, monkeypatch):
+    monkeypatch.setattr(feeds, "MOST_BROWSERS", 0)
+    page = opened(live[0].url)
+    page.page.wait_for_selector("#notice:not([hidden])")
+    assert "too many browsers look at this run" in page.text("#notice")
+    monkeypatch.undo()
+    page.until("document.querySelector('#state').dataset.state === 'running'", 10_000)
+    assert page.page.is_hidden("#notice")
+    assert sum(url.endswith("/api/history") for url in page.requests) == 1
+
+
+def test_a_hidden_tab_gives_its_connection_to_the_one_that_is_looked_at(live, opened):
+    dashboard, _ = live
+    looks = "Object.defineProperty(document, 'hidden', { configurable: true, value: %s })"
+    page = opened(dashboard.url)
+    page.until("document.querySelector('#state').dataset.state === 'running'")
+    page.page.evaluate(looks % "true")
+    other = page.page.context.new_page()
+    other.goto(dashboard.url)
+    other.wait_for_selector('#state[data-state="running"]')
+    page.until("document.title === 'paced'")
+    assert "running" in other.title()
+    page.page.evaluate(looks % "false")
+    page.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.until("document.title === 'paced · running'")
+    shown = page.text("#rows-in")
+    page.until(f"document.querySelector('#rows-in').textContent !== '{shown}'")
 
 
 def test_no_request_leaves_the_machine(live, opened):

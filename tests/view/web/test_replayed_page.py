@@ -11,7 +11,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.cli.viewing import replayed
-from anabranch.events import RunEnded
+from anabranch.events import Decision, Kind, RunEnded
 from anabranch.view.journal import JournalFile, to_object
 from anabranch.view.web import serve
 from tests.view.web.browser import chromium, opened
@@ -66,7 +66,9 @@ def test_a_run_that_failed_says_with_what(shown):
     error = "step 'count': expected <b>, got nothing"
     page = shown([*small_run()[:-1], RunEnded(5.5, 4000, 2000, ended=False, error=error)])
     assert page.text("#state") == "failed"
-    assert error in page.text("#about")
+    assert page.text("#notice") == f"The run failed: {error}"
+    colours = "getComputedStyle(document.querySelector('#state')).color"
+    assert page.page.evaluate(colours) == page.page.evaluate(colours.replace("state", "notice"))
 
 
 def test_a_replay_shows_the_final_state_of_the_live_run(opened, tmp_path):
@@ -118,6 +120,8 @@ def test_the_bottleneck_is_marked_in_words(shown):
     assert [flag for flag in flags if flag] == ["▲ bottleneck"]
     label = page.page.get_attribute('[data-key="step:count"]', "aria-label")
     assert label.endswith("2 replicas, 90 % busy, bottleneck")
+    # The colour says what the number says.
+    assert page.page.locator(".g-region.bottleneck > .outline.busy-4").count() == 1
 
 
 def test_lines_are_as_wide_as_their_traffic(shown):
@@ -185,6 +189,65 @@ def test_a_long_journal_is_read_to_its_end(shown):
     assert page.page.is_visible("#chosen-entry")
 
 
+def test_an_entry_that_the_filter_hides_is_no_place_to_go_on_from(shown):
+    noted = [Decision(float(n), "auto", Kind.NOTED, f"number {n}") for n in range(30)]
+    page = shown([*small_run(), *noted])
+    page.page.focus("#journal")
+    page.page.keyboard.press("End")
+    page.page.fill("#filter", "number 1")
+    page.page.focus("#journal")
+    page.page.keyboard.press("ArrowDown")
+    assert "number 19" in page.text("#journal-entry")  # the newest that passes
+
+
+def test_sources_and_sinks_are_called_so(shown):
+    page = shown(small_run())
+    for name, title in (
+        ("words", "Source words"),
+        ("count", "Operator count"),
+        ("out", "Sink out"),
+    ):
+        page.page.click(f'[data-key="step:{name}"]')
+        page.reads("#detail-title", title)
+
+
+def test_charts_without_figures_have_no_scale(shown):
+    page = shown(small_run()[:1])
+    page.page.wait_for_selector("#rate-chart .axis", state="attached")
+    assert page.page.locator('.chart text[text-anchor="end"]').count() == 0
+
+
+LUMINANCE = """([name, ground]) => {
+  const probe = document.body.appendChild(document.createElement("i"));
+  const light = (colour) => {
+    probe.style.color = `var(${colour})`;
+    const parts = getComputedStyle(probe).color.match(/[0-9.]+/g).slice(0, 3).map((n) => n / 255);
+    const flat = parts.map((n) => (n <= 0.04045 ? n / 12.92 : ((n + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * flat[0] + 0.7152 * flat[1] + 0.0722 * flat[2] + 0.05;
+  };
+  const [a, b] = [light(name), light(ground)];
+  return Math.max(a, b) / Math.min(a, b);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_has_to_be_seen_stands_out(opened, scheme):
+    with serve(port=0) as dashboard:
+        page = opened(dashboard.url, drawn="#graph", color_scheme=scheme)
+        for name, ground, least in [
+            ("--stream", "--sunk", 3.0),
+            ("--field", "--card", 3.0),
+            ("--muted", "--card", 4.5),
+            ("--bad", "--card", 4.5),
+        ]:
+            assert page.page.evaluate(LUMINANCE, [name, ground]) >= least
+        border = "getComputedStyle(document.querySelector('#filter')).borderTopColor"
+        page.page.evaluate("document.body.style.color = 'var(--field)'")
+        assert page.page.evaluate(border) == page.page.evaluate(
+            "getComputedStyle(document.body).color"
+        )
+
+
 def test_beyond_this_machine_a_page_needs_its_token(opened):
     with serve(port=0, address="0.0.0.0") as dashboard:
         dashboard.hear(small_start())
@@ -217,6 +280,9 @@ def test_the_keyboard_is_enough(shown):
     keyboard.press("ArrowRight")
     keyboard.press("Enter")
     page.reads("#detail-title", "Operator count")
+    assert page.page.evaluate("document.activeElement.id") == "detail-title"
+    keyboard.press("Escape")
+    assert page.page.evaluate("document.activeElement.dataset.key") == "step:count"
     tab_to(".c-mark")
     assert "1 → 2 replicas" in page.text("#tip")
     keyboard.press("Escape")

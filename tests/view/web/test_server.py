@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 
 import anabranch as ab
+from anabranch import events
 from anabranch.errors import EngineError
 from anabranch.view.web import feed as feeds
 from anabranch.view.web import serve
 from anabranch.view.web.requests import MOST_BODY, assets
-from tests.view.web.made import observed, paced_flow, small_change, small_start
+from tests.view.web.made import Content, observed, paced_flow, small_change, small_start
 
 JSON = {"Content-Type": "application/json", "X-Anabranch": "1"}
 
@@ -52,7 +53,7 @@ def test_the_page_and_all_it_needs_come_from_the_package(page):
 
 
 def test_the_page_is_small():
-    assert sum(len(content) for content, _ in assets().values()) < 60_000
+    assert sum(len(content) for content, _ in assets().values()) < 64_000
 
 
 @pytest.mark.parametrize(
@@ -148,6 +149,28 @@ def test_a_request_of_unknown_length_is_refused(page):
         assert raw.recv(1000).startswith(b"HTTP/1.1 413 ")
 
 
+MALFORMED = {
+    "a length of 5,000 digits": ("POST", "/api/plan", {"Content-Length": "9" * 5_000}, "", 413),
+    "half a host": ("GET", "/", {"Host": "["}, "", 403),
+    "half an address": ("GET", "http://[/", {}, "", 400),
+    "half an origin": ("POST", "/api/plan", {**JSON, "Origin": "http://["}, "{}", 403),
+    "a well of brackets": ("POST", "/api/plan", JSON, "[" * 60_000, 400),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_requests_are_refused_and_leave_the_terminal_alone(page, capfd, case):
+    method, path, headers, body, status = MALFORMED[case]
+    told = {"Host": "localhost", "Content-Length": str(len(body)), **headers}
+    head = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+    place = urlsplit(page.url)
+    with socket.create_connection((place.hostname, place.port), 10) as raw:
+        raw.sendall(f"{method} {path} HTTP/1.1\r\n{head}\r\n{body}".encode())
+        assert raw.recv(1000).startswith(f"HTTP/1.1 {status} ".encode())
+    assert ask(page, "/api/history")[0] == 200
+    assert capfd.readouterr().err == ""
+
+
 def test_a_journal_cannot_be_controlled(page):
     status, _, body = ask(page, "/api/plan", JSON, b'{"region": "count", "replicas": 2}')
     assert status == 409
@@ -203,10 +226,13 @@ def test_a_port_that_is_taken_is_named(page):
 
 @pytest.fixture(scope="module")
 def running():
+    heard = []
     with serve(port=0) as dashboard:
-        run = ab.start(paced_flow(), engine="local", policy="none", listener=dashboard.hear)
+        run = ab.start(
+            paced_flow(), engine="local", policy=Content(), listener=[dashboard.hear, heard.append]
+        )
         dashboard.control(run)
-        yield dashboard, run
+        yield dashboard, run, heard
         run.stop()
 
 
@@ -227,7 +253,7 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_a_plan_that_cannot_be_is_refused_with_the_reason(running, case):
-    dashboard, run = running
+    dashboard, run, _ = running
     wish, reason = BAD[case]
     before = run.plan
     status, _, body = ask(dashboard, "/api/plan", JSON, json.dumps(wish))
@@ -236,7 +262,7 @@ def test_a_plan_that_cannot_be_is_refused_with_the_reason(running, case):
 
 
 def test_wishes_build_on_each_other(running):
-    dashboard, run = running
+    dashboard, run, heard = running
     wishes = [{"region": "numbers", "replicas": 2}, {"region": "even", "pipelines": [1, 2]}]
     will = [json.loads(ask(dashboard, "/api/plan", JSON, json.dumps(w))[2])["will"] for w in wishes]
     (words,) = will[1]
@@ -248,10 +274,18 @@ def test_wishes_build_on_each_other(running):
     assert run.plan.source("numbers").replicas == 2
     assert run.plan.region("even").pipelines[0] == ("even",)
     assert [d.why for d in run.decisions if d.policy == "by hand"][-1] == words
+    told = [e for e in heard if isinstance(e, events.Reconfiguration) or by_hand(e)]
+    first = next(n for n, event in enumerate(told) if isinstance(event, events.Reconfiguration))
+    assert by_hand(told[first - 1])  # a change of plan is explained before it is told
+
+
+def by_hand(event):
+    applied = isinstance(event, events.Decision) and event.outcome is events.Kind.APPLIED
+    return applied and event.policy == "by hand"
 
 
 def test_adaptation_is_paused_and_goes_on(running):
-    dashboard, run = running
+    dashboard, run, _ = running
     for paused in (True, False):
         body = json.dumps({"paused": paused})
         status, _, answer = ask(dashboard, "/api/adaptation", JSON, body)
@@ -261,3 +295,13 @@ def test_adaptation_is_paused_and_goes_on(running):
             not paused,
         )
     assert ask(dashboard, "/api/adaptation", JSON, b'{"paused": 1}')[0] == 422
+
+
+def test_where_nobody_tunes_there_is_nothing_to_pause(page):
+    run = ab.start(paced_flow(), engine="local", policy="none", listener=page.hear)
+    page.control(run)
+    history = json.loads(ask(page, "/api/history")[2])
+    assert (history["controls"], history["adapting"]) == (True, None)
+    status, _, body = ask(page, "/api/adaptation", JSON, b'{"paused": true}')
+    assert (status, "one that nobody tunes" in json.loads(body)["error"]) == (409, True)
+    run.stop()

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 import anabranch as ab
-from anabranch.events import Decision, Kind, Observed, Reconfiguration, RunEnded
+from anabranch.events import (
+    Decision,
+    Kind,
+    Observed,
+    PipelineMetrics,
+    Reconfiguration,
+    RunEnded,
+    Shape,
+    StepMetrics,
+)
+from anabranch.plan.plan import Plan, RegionPlan
 from anabranch.view.web.numbers import to_json
 from anabranch.view.web.seen import seen_as_object, traffic
 from anabranch.view.web.story import MOST_ENTRIES, Story
@@ -20,6 +31,7 @@ from tests.view.web.made import (
     small_seen,
     small_shape,
     small_start,
+    times,
 )
 
 
@@ -68,7 +80,9 @@ def test_what_is_seen_is_told_by_the_names_of_boxes():
     count = seen["steps"]["count"]
     assert (count["cost_us"], count["selectivity"], count["keys"]) == (800, 0.25, 7)
     assert (count["skipped"], count["late"], count["busy"]) == (3, 2, 0.4)  # two replicas
-    assert seen["pipelines"] == {"count/0": 0.8, "out/0": 0.01}
+    # A region is as busy as its hottest replica, and so is the pipeline that makes it so.
+    assert seen["pipelines"] == {"count/0": 0.9, "out/0": 0.01}
+    assert seen["busy"] == {"count": 0.9, "out": 0.01}
     assert seen["regions"]["count"]["replica_rows"] == [60, 20]
     assert seen["regions"]["count"]["skew"] == 1.5
     assert seen["traffic"] == [1000, 250]
@@ -82,6 +96,56 @@ def test_pipelines_of_an_earlier_plan_are_not_drawn_on_the_new_one():
     assert set(seen_as_object(seen, other, small_shape())["pipelines"]) == {"count/0", "out/0"}
     only = observed(1.0, pipelines=gone).observation
     assert set(seen_as_object(only, other, small_shape())["pipelines"]) == {"out/0"}
+
+
+def test_a_region_whose_name_begins_like_another_one_is_not_taken_for_it():
+    busy = (
+        PipelineMetrics("a", ("a",), 0.2, 0.0),
+        PipelineMetrics("a/0", ("a/0",), 0.9, 0.0),
+    )
+    plan = Plan("f", "f", (RegionPlan("a", (("a",),)), RegionPlan("a/0", (("a/0",),))), ())
+    seen = seen_as_object(observed(1.0, pipelines=busy).observation, plan, Shape())
+    assert seen["busy"] == {"a": 0.2, "a/0": 0.9}
+    assert seen["pipelines"] == {"a/0": 0.2, "a/0/0": 0.9}
+    assert seen["bottleneck"] == "a/0"
+
+
+def test_after_the_end_the_last_full_period_is_shown_with_the_last_counts():
+    full = replace(small_seen(4.0).observation, latency_p999_ms=9.0)
+    lost = (StepMetrics("count", 0, 0, 0.0, keys=9, skipped=5, late=4),)
+    short = replace(times(), total_s=0.17)
+    for rows in (0, 30):
+        rest = replace(full, at_s=4.17, rows_in=rows, steps=lost, pipelines=(), times=short)
+        events = [small_start(), Observed(full), Observed(rest)]
+        assert story_of(*events)["seen"]["steps"]["count"]["in_per_s"] == 0  # while it goes on
+        seen = story_of(*events, RunEnded(4.2, 1000 + rows, 500, ended=True))["seen"]
+        count = seen["steps"]["count"]
+        assert (count["in_per_s"], count["keys"]) == (1000, 9)
+        assert (count["skipped"], count["late"]) == (5, 4)
+        assert seen["bottleneck"] == "count"
+
+
+def test_a_batch_may_be_short_and_still_be_shown_after_the_end():
+    short = replace(small_seen(5.0, 400).observation, times=replace(times(), total_s=0.1))
+    events = [small_start(), small_seen(4.0), Observed(short), RunEnded(6.0, 1, 1, ended=True)]
+    assert story_of(*events)["seen"]["steps"]["count"]["in_per_s"] == 4000
+
+
+def test_a_wish_that_failed_explains_no_plan_change():
+    story = Story()
+    story.take(small_start())
+    story.take(Decision(2.0, "by hand", Kind.APPLIED, "two replicas"))
+    story.take(Decision(2.0, "by hand", Kind.FAILED, "expected one"))
+    assert story.take(small_change())()["entry"]["why"] == ""
+
+
+def test_times_are_exact_however_long_a_run_is():
+    seen = observed(400_000.129)
+    noted = Decision(400_000.126, "auto", Kind.NOTED, "still here")
+    history = story_of(small_start(), seen, noted, RunEnded(400_001.25, 1, 1, ended=True))
+    assert history["points"][0][0] == 400_000.13
+    assert history["entries"][0]["at_s"] == 400_000.13
+    assert history["ended"]["at_s"] == 400_001.25
 
 
 def test_traffic_that_nobody_counted_is_not_zero():

@@ -30,6 +30,7 @@ class Latencies:
         self._lock = Lock()
         self._all = [0] * CLASSES
         self._recent = [0] * CLASSES
+        self._looked_at = self._recent
 
     def note(self, weighted: Iterable[tuple[float, int]]) -> None:
         """Count latencies in milliseconds, each with its number of tuples."""
@@ -43,6 +44,7 @@ class Latencies:
         """Begin anew, after a warm-up."""
         with self._lock:
             self._all, self._recent = [0] * CLASSES, [0] * CLASSES
+            self._looked_at = self._recent
 
     def percentile(self, share: float) -> float:
         """The latency that a share of all tuples did not exceed."""
@@ -50,11 +52,11 @@ class Latencies:
             return _percentile(self._all, share)
 
     def look(self, shares: Iterable[float]) -> list[float]:
-        """The same since the last look; all tuples where nothing came since then."""
+        """The same since the last look; what that one told where nothing came since then."""
         with self._lock:
-            counts = self._recent if any(self._recent) else self._all
-            self._recent = [0] * CLASSES
-            return [_percentile(counts, share) for share in shares]
+            if any(self._recent):
+                self._looked_at, self._recent = self._recent, [0] * CLASSES
+            return [_percentile(self._looked_at, share) for share in shares]
 
 
 def _class_of(latency_ms: float) -> int:

@@ -64,6 +64,7 @@ class SparkEngine:
         self._error: BaseException | None = None
         self._changes: list[Reconfiguration] = []
         self._latencies: deque[tuple[float, int]] = deque(maxlen=1000)
+        self._latency_ms = 0.0
         self._rows_in = self._rows_out = 0
         self._first_batch: float | None = None
         self._worked_s = 0.0
@@ -300,8 +301,11 @@ class SparkEngine:
         self._plan = done.plan
         self._first_batch = done.began if self._first_batch is None else self._first_batch
         self._worked_s = done.began + done.seconds - self._first_batch
-        self._rows_in += sum(done.read.values())
-        self._latencies.append((done.seconds * 1000, sum(done.read.values())))
+        rows = sum(done.read.values())
+        self._rows_in += rows
+        if rows:  # a batch without rows tells nothing new of how long they take
+            self._latency_ms = done.seconds * 1000
+            self._latencies.append((self._latency_ms, rows))
         at_s = self._elapsed()
         seen = observation_of(
             at_s,
@@ -309,11 +313,11 @@ class SparkEngine:
             done,
             self._program.layout(done.plan),
             {name: self._batches.intake.backlog(name, at_s) for name in done.read},
-            (self.latency_ms(0.5), self.latency_ms(0.99)),
+            (self._latency_ms, self._latency_ms),  # results of a batch are visible at once
             _commit_s(self._query),
         )
         self._rows_out += seen.rows_out
-        self._idle = self._pushed and not sum(done.read.values())
+        self._idle = self._pushed and not rows
         if done.plan != done.before and self._batches_done:
             change = reconfiguration_of(at_s, version, done)
             self._changes.append(change)

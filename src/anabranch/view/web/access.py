@@ -67,7 +67,7 @@ class Access:
     def refusal(self, headers: Headers, path: str) -> Refused | None:
         """Why a request is not answered; None if it is."""
         if self.token is None:
-            name = urlsplit("//" + headers.get("Host", "")).hostname or ""
+            name = _host(headers.get("Host", ""))
             if name in self._names:
                 return None
             return Refused(403, f"this page is called 127.0.0.1, not {name or 'nothing'}")
@@ -79,7 +79,7 @@ class Access:
     def change_refusal(self, headers: Headers) -> Refused | None:
         """Why a request that changes something is refused, beyond `refusal`; None if it is not."""
         origin = headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc != headers.get("Host"):
+        if origin is not None and _place(origin) != headers.get("Host"):
             return Refused(403, "changes are made from this page, not from another one")
         if headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
             return Refused(403, "changes are made from this page, not from another one")
@@ -108,6 +108,22 @@ class Access:
         except (CookieError, ValueError):
             pass  # somebody else's cookie: it shows nothing
         return shown
+
+
+def _host(place: str) -> str:
+    """The name in a `Host`, without its port; nothing if it is none."""
+    try:
+        return urlsplit("//" + place).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _place(address: str) -> str | None:
+    """Host and port of an address; None if it is none."""
+    try:
+        return urlsplit(address).netloc
+    except ValueError:
+        return None
 
 
 def is_loopback(address: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from anabranch.engines.handle import BY_HAND, Run
-from anabranch.errors import EngineError, PlanError
+from anabranch.errors import AnabranchError, EngineError, PlanError
 from anabranch.events import Decision, Kind
 from anabranch.plan.plan import Plan
 
@@ -24,18 +24,24 @@ class Controls:
         self._lock = threading.Lock()
         self._asked: tuple[Plan, Plan] | None = None
 
-    def state(self) -> dict[str, bool]:
-        """Whether there is something to control, and whether a policy decides at the moment."""
+    def state(self) -> dict[str, bool | None]:
+        """Whether there is something to control, and whether a policy decides at the moment.
+
+        `adapting` is None where nobody tunes the run: there is nothing to pause.
+        """
         run = self.run
         if run is None:
-            return {"controls": False, "adapting": False}
+            return {"controls": False, "adapting": None}
         return {"controls": run.is_active, "adapting": run.adapting}
 
-    def pause(self, wanted: Any) -> dict[str, bool]:
+    def pause(self, wanted: Any) -> dict[str, bool | None]:
         """Pause adaptation, or let it go on."""
         if not isinstance(wanted, bool):
             raise PlanError("adaptation", "paused: true or false", repr(wanted), "send one of them")
         run = self._going()
+        if run.adapting is None:
+            got = "one that nobody tunes"
+            raise EngineError("dashboard", "a run with a policy", got, "start it with a policy")
         if wanted:
             run.pause_adaptation()
         else:
@@ -54,11 +60,18 @@ class Controls:
             wished = self._planned(base, wish, run.engine.cores)
             words = base.diff(wished)
             if words:
-                run.apply(wished)
+                self._apply(run, wished, "; ".join(words))
                 self._asked = (now, wished)
-                what = "; ".join(words)
-                run.hear(Decision(run.engine.seconds, BY_HAND, Kind.APPLIED, what))
         return words
+
+    def _apply(self, run: Run, wished: Plan, what: str) -> None:
+        """Wish for a plan. It may be in force at once, so the reason is told before it."""
+        run.hear(Decision(run.engine.seconds, BY_HAND, Kind.APPLIED, what))
+        try:
+            run.apply(wished)
+        except AnabranchError as error:
+            run.hear(Decision(run.engine.seconds, BY_HAND, Kind.FAILED, str(error)))
+            raise
 
     def _going(self) -> Run:
         if self.run is None or not self.run.is_active:

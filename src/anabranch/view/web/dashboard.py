@@ -20,6 +20,7 @@ from anabranch.view.web.requests import Requests, Site
 
 DEFAULT_PORT = 8642
 EVERYWHERE = ("0.0.0.0", "::", "")
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MOST_CONNECTIONS = 64
 """A browser takes up to six."""
 
@@ -67,7 +68,7 @@ class Dashboard:
         return self._site.feed.browsers
 
     def close(self) -> None:
-        """Answer no more."""
+        """Tell browsers what is left, and answer no more."""
         self._site.feed.close()
         if self._thread.ident is not None:
             self._server.shutdown()
@@ -172,9 +173,10 @@ class _Server(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away is no news; anything else is."""
-        if not isinstance(sys.exc_info()[1], OSError):
-            super().handle_error(request, client_address)
+        """A browser that goes away is no news; anything else is one line of it."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            print(f"dashboard: a request failed: {error!r:.200}", file=sys.stderr)
 
 
 def _metrics() -> tuple[Any, Any]:
@@ -184,5 +186,4 @@ def _metrics() -> tuple[Any, Any]:
     except ImportError:
         return None, None
     metrics = module.Metrics()
-    kind = getattr(module, "CONTENT_TYPE", "text/plain; version=0.0.4; charset=utf-8")
-    return metrics.hear, lambda: (metrics.text(), kind)
+    return metrics.hear, lambda: (metrics.text(), METRICS_TYPE)

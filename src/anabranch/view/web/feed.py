@@ -2,7 +2,8 @@
 
 `hear` puts an event into a queue and is done, whatever the browsers do. News is made at most once
 for all of them, and not at all when there are none. A browser that does not keep up loses its
-connection, and asks for the history when it comes back.
+connection, and asks for the history when it comes back. At the end all of them are told what is
+left before they are let go: the last thing that a page shows is how the run ended.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import secrets
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from queue import Empty, Full, Queue, SimpleQueue
 from typing import Any
 
@@ -26,6 +27,8 @@ MOST_BEHIND = 256
 MOST_BROWSERS = 16
 REMEMBERED = 128
 """News that a browser which comes back is told again."""
+FAREWELL_S = 2.0
+"""How long the end waits for browsers to take in the last news."""
 
 
 class Told:
@@ -52,26 +55,23 @@ class Browser:
     def __init__(self) -> None:
         """Nothing waits yet."""
         self._waiting: Queue[Told | None] = Queue(MOST_BEHIND)
-        self.lost = False
+        self.lost = self.over = False
 
-    def offer(self, told: Told) -> None:
-        """Put news behind the others; too much of it and the browser is given up."""
+    def offer(self, told: Told | None) -> None:
+        """Put news behind the others, None for the end; too much and the browser is given up."""
         try:
             self._waiting.put_nowait(told)
         except Full:
             self.lost = True
 
-    def wake(self) -> None:
-        """Let `next` come back at once."""
-        with suppress(Full):
-            self._waiting.put_nowait(None)
-
     def next(self, timeout_s: float) -> Told | None:
-        """The next piece of news; None if there was none for so long."""
+        """The next piece of news; None if there was none for so long, or `over` is true now."""
         try:
-            return self._waiting.get(timeout=timeout_s)
+            told = self._waiting.get(timeout=timeout_s)
         except Empty:
             return None
+        self.over = told is None
+        return told
 
 
 class Feed:
@@ -88,9 +88,10 @@ class Feed:
         self._recent: deque[Told] = deque(maxlen=REMEMBERED)
         self._browsers: set[Browser] = set()
         self._lock = threading.Lock()
+        self._left = threading.Condition(self._lock)
         self._thread = threading.Thread(target=self._take_all, name="dashboard", daemon=True)
         self._boot = secrets.token_hex(4)  # a browser may come back to another server
-        self.closed = False
+        self._closed = False
         self.error: Exception | None = None
 
     def start(self) -> None:
@@ -109,14 +110,15 @@ class Feed:
         return taken.wait(timeout_s)
 
     def close(self) -> None:
-        """No more; browsers are let go."""
-        self.closed = True
+        """No more: what was heard is told, and browsers that have taken it in are let go."""
         self._heard.put(None)
         if self._thread.ident is not None:
             self._thread.join(5.0)
-        with self._lock:
+        with self._left:
+            self._closed = True
             for browser in self._browsers:
-                browser.wake()
+                browser.offer(None)
+            self._left.wait_for(lambda: not self._browsers, FAREWELL_S)
 
     def history(self) -> dict[str, Any]:
         """Everything so far, and the number of the last piece of news in it."""
@@ -143,12 +145,15 @@ class Feed:
             if not full:
                 for told in self._since(since):
                     browser.offer(told)
+                if self._closed:
+                    browser.offer(None)
                 self._browsers.add(browser)
         try:
             yield None if full else browser
         finally:
-            with self._lock:
+            with self._left:
                 self._browsers.discard(browser)
+                self._left.notify_all()
 
     def _name(self, number: int) -> str:
         return f"{self._boot}-{number}"

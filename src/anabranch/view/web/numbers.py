@@ -19,6 +19,16 @@ def short(value: float | None) -> float | None:
     return float(f"{value:.5g}")
 
 
+def moment(at_s: float) -> float | None:
+    """A time of the run, to a hundredth of a second however long it goes on.
+
+    Example:
+        >>> moment(123456.789), moment(float("nan"))
+        (123456.79, None)
+    """
+    return round(at_s, 2) if math.isfinite(at_s) else None
+
+
 def to_json(content: Any) -> bytes:
     """Compact JSON, in which no text can end the line that it stands in."""
     return json.dumps(content, separators=(",", ":"), allow_nan=False).encode()

@@ -19,6 +19,8 @@ from anabranch.view.web.feed import Browser, Feed
 from anabranch.view.web.numbers import to_json
 
 MOST_BODY = 65_536
+MOST_DIGITS = 6
+"""Of a length; Python refuses to read thousands of them as a number."""
 PATIENCE_S = 20.0
 """How long a browser may take to send a request, or to take in what it is sent."""
 HEARTBEAT_S = 10.0
@@ -78,6 +80,18 @@ class Requests(BaseHTTPRequestHandler):
     server_version, sys_version = "anabranch", ""
     timeout = PATIENCE_S
 
+    def parse_request(self) -> bool:
+        """Read the head of a request; an address that is none is refused here, once for all."""
+        if not super().parse_request():
+            return False
+        try:
+            urlsplit(self.path)
+        except ValueError:
+            self.close_connection = True
+            self._json(400, {"error": "the address of the request is none"})
+            return False
+        return True
+
     def do_GET(self) -> None:
         """Show something."""
         if not self._may():
@@ -113,7 +127,7 @@ class Requests(BaseHTTPRequestHandler):
             wish = json.loads(body)
             if not isinstance(wish, dict):
                 raise ValueError("not an object")
-        except ValueError:
+        except (ValueError, RecursionError):  # brackets may be nested deeper than anyone reads
             self._json(400, {"error": "the request is no JSON object"})
             return
         self._try(answer, wish)
@@ -129,7 +143,7 @@ class Requests(BaseHTTPRequestHandler):
     def _plan(self, wish: dict[str, Any]) -> dict[str, Any]:
         return {"will": self.site.controls.change(wish)}
 
-    def _adaptation(self, wish: dict[str, Any]) -> dict[str, bool]:
+    def _adaptation(self, wish: dict[str, Any]) -> dict[str, bool | None]:
         return self.site.controls.pause(wish.get("paused"))
 
     def _may(self) -> bool:
@@ -145,7 +159,8 @@ class Requests(BaseHTTPRequestHandler):
     def _body(self) -> bytes | None:
         """What was sent; None, and an answer, if it is too much or not said how much."""
         length = self.headers.get("Content-Length", "")
-        if not length.isascii() or not length.isdigit() or int(length) > MOST_BODY:
+        readable = length.isascii() and length.isdigit() and len(length) <= MOST_DIGITS
+        if not readable or int(length) > MOST_BODY:
             self.close_connection = True
             self._json(413, {"error": f"a request has at most {MOST_BODY} bytes, and says so"})
             return None
@@ -186,8 +201,10 @@ class Requests(BaseHTTPRequestHandler):
 
     def _tell(self, browser: Browser) -> None:
         self.wfile.write(b"retry: 1000\n\n")
-        while not (browser.lost or self.site.feed.closed):
+        while not browser.lost:
             told = browser.next(HEARTBEAT_S)
+            if browser.over:
+                return
             self.wfile.write(b": still here\n\n" if told is None else told.frame())
 
     def _json(self, status: int, content: Any) -> None:

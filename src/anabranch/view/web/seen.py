@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.events import Observation, RegionMetrics, Shape, StepMetrics, StreamShape
 from anabranch.plan.plan import Plan
-from anabranch.view.web.numbers import short
+from anabranch.view.standing import Pipeline, bottleneck, busy_shares
+from anabranch.view.web.numbers import moment, short
 
-LEAST_BUSY = 0.5
-"""What is less busy than this holds nothing up."""
 MOST_BARS = 64
 
 
@@ -19,16 +18,18 @@ def seen_as_object(seen: Observation, plan: Plan, shape: Shape) -> dict[str, Any
     replicas = {r.region: r.replicas for r in plan.regions}
     homes = {step.step: step.region for step in shape.steps}
     seconds = seen.times.total_s
+    busy, slowest = busy_shares(seen), bottleneck(seen)
     steps = {
         step.step: _step(step, seconds, replicas.get(homes.get(step.step, ""), 1))
         for step in seen.steps
     }
     return {
-        "at_s": short(seen.at_s),
+        "at_s": moment(seen.at_s),
         "batch": seen.batch if seen.in_batches else None,
         "seconds": short(seconds),
         "steps": steps,
-        "pipelines": _pipelines(seen, plan),
+        "pipelines": _pipelines(busy, plan),
+        "busy": _by_region(busy),
         "regions": {region.region: _region(region, plan) for region in seen.regions},
         "sources": {
             each.source: {
@@ -39,27 +40,8 @@ def seen_as_object(seen: Observation, plan: Plan, shape: Shape) -> dict[str, Any
             for each in seen.sources
         },
         "traffic": traffic(seen, shape.streams),
-        "bottleneck": bottleneck(seen),
+        "bottleneck": None if slowest is None else slowest[0],
     }
-
-
-def bottleneck(seen: Observation) -> str | None:
-    """The region that is busiest, in its busiest replica; None where none has much to do.
-
-    Example:
-        >>> from anabranch.events import BatchTimes, PipelineMetrics
-        >>> times = BatchTimes(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        >>> busy = (PipelineMetrics("a", ("a",), 0.7, 0.0), PipelineMetrics("b", ("b",), 0.9, 0.0))
-        >>> bottleneck(Observation(1.0, 0, 0, 0, times, 0.0, 0.0, pipelines=busy))
-        'b'
-    """
-    busy: dict[str, float] = {}
-    for pipeline in seen.pipelines:
-        busy[pipeline.region] = max(busy.get(pipeline.region, 0.0), pipeline.busy_share)
-    for region in seen.regions:
-        busy[region.region] = max([busy.get(region.region, 0.0), *region.replica_busy])
-    busiest = max(busy, key=lambda name: busy[name], default=None)
-    return busiest if busiest is not None and busy[busiest] >= LEAST_BUSY else None
 
 
 def traffic(seen: Observation, streams: Sequence[StreamShape]) -> list[float | None]:
@@ -110,15 +92,22 @@ def _step(step: StepMetrics, seconds: float, replicas: int) -> dict[str, Any]:
     }
 
 
-def _pipelines(seen: Observation, plan: Plan) -> dict[str, float | None]:
+def _pipelines(busy: Mapping[Pipeline, float], plan: Plan) -> dict[str, float | None]:
     """Busy shares by the names that the drawing gives to pipelines; none of an earlier plan."""
     names = {
         (region.region, steps): f"{region.region}/{number}"
         for region in plan.regions
         for number, steps in enumerate(region.pipelines)
     }
-    found = {(p.region, p.steps): p.busy_share for p in seen.pipelines}
-    return {names[key]: short(share) for key, share in found.items() if key in names}
+    return {names[key]: short(share) for key, share in busy.items() if key in names}
+
+
+def _by_region(busy: Mapping[Pipeline, float]) -> dict[str, float | None]:
+    """Busy shares of regions: a region is as busy as its busiest pipeline."""
+    found: dict[str, float] = {}
+    for (region, _), share in busy.items():
+        found[region] = max(found.get(region, 0.0), share)
+    return {region: short(share) for region, share in found.items()}
 
 
 def _region(region: RegionMetrics, plan: Plan) -> dict[str, Any]:

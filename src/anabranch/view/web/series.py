@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from anabranch.events import Observation
-from anabranch.view.web.numbers import short
+from anabranch.view.web.numbers import moment, short
 
 MOST_POINTS = 2_000
 RECENT = 5
@@ -54,8 +54,8 @@ class Point:
 
     def row(self) -> list[float | None]:
         """What the page gets: time, rate, two latencies, backlog."""
-        found = (self.at_s, self.rate_per_s, self.p50_ms, self.p99_ms, self.backlog)
-        return [short(value) for value in found]
+        found = (self.rate_per_s, self.p50_ms, self.p99_ms, self.backlog)
+        return [moment(self.at_s), *(short(value) for value in found)]
 
 
 class Series:

@@ -24,7 +24,8 @@ from anabranch.events import (
 )
 from anabranch.pictures.drawing import draw
 from anabranch.plan.plan import Plan
-from anabranch.view.web.numbers import short
+from anabranch.view.standing import is_full, with_counts
+from anabranch.view.web.numbers import moment, short
 from anabranch.view.web.seen import seen_as_object
 from anabranch.view.web.series import Series
 
@@ -35,6 +36,7 @@ MOST_TEXT = 2_000
 
 News = Callable[[], dict[str, Any]]
 CHANGING = (Kind.TRIED, Kind.APPLIED, Kind.REVERTED)
+STAYING = (Kind.REFUSED, Kind.FAILED)
 
 
 class Story:
@@ -49,6 +51,7 @@ class Story:
         self._ended: RunEnded | None = None
         self._plan: Plan | None = None
         self._last: tuple[Observation, Plan] | None = None
+        self._full: tuple[Observation, Plan] | None = None
         self._series = Series()
         self._entries: deque[dict[str, Any]] = deque(maxlen=MOST_ENTRIES)
         self._rows_in = self._rows_out = self._changes = 0
@@ -94,6 +97,10 @@ class Story:
     def _tail(self) -> News:
         """How it stands now."""
         last, ended, shape = self._last, self._ended, self._shape
+        if last is not None and self._full is not None and ended is not None:
+            # What is left over at the end is no figure of the run: all boxes would show nothing.
+            full, plan = self._full
+            last = (with_counts(full, last[0]), plan)
         now = {
             "rows_in": self._rows_in,
             "rows_out": self._rows_out,
@@ -121,7 +128,10 @@ class Story:
         self._rows_in += seen.rows_in
         self._rows_out += seen.rows_out
         if self._plan is not None:
+            before = None if self._last is None else self._last[0]
             self._last = (seen, self._plan)
+            if is_full(seen, before):
+                self._full = self._last
         tail = self._tail()
         return lambda: {"kind": "observed", "point": point.row(), **tail()}
 
@@ -129,7 +139,7 @@ class Story:
         self._plan = plan = Plan.from_json(event.after)
         self._changes += 1
         entry = {
-            "at_s": short(event.at_s),
+            "at_s": moment(event.at_s),
             "kind": "change",
             "who": f"plan {self._changes + 1}",
             "text": ("; ".join(event.moved) or "the same plan")[:MOST_TEXT],
@@ -143,13 +153,15 @@ class Story:
 
     def _decide(self, event: Decision) -> News:
         entry = {
-            "at_s": short(event.at_s),
+            "at_s": moment(event.at_s),
             "kind": str(event.outcome),
             "who": event.policy,
             "text": event.why[:MOST_TEXT],
         }
         if event.outcome in CHANGING:  # the next change of plan is its doing
             self._why = f"{event.policy}: {event.why}"[:MOST_TEXT]
+        elif event.outcome in STAYING:
+            self._why = ""
         self._entries.append(entry)
         return lambda: {"kind": "decided", "entry": entry}
 
@@ -180,4 +192,4 @@ def plan_as_object(plan: Plan, shape: Shape) -> dict[str, Any]:
 
 
 def _end_of(event: RunEnded) -> dict[str, Any]:
-    return {"at_s": short(event.at_s), "whole": event.ended, "error": event.error[:MOST_TEXT]}
+    return {"at_s": moment(event.at_s), "whole": event.ended, "error": event.error[:MOST_TEXT]}

@@ -30,15 +30,16 @@ export function drawCharts() {
 }
 
 function draw(id, frame, groups, curves, withMarks) {
-  const most = Math.max(1e-9, ...store.points.flatMap((point) => curves.map(([, n]) => point[n] ?? 0)));
-  const top = nice(most);
+  const most = Math.max(0, ...store.points.flatMap((point) => curves.map(([, n]) => point[n] ?? 0)));
+  const top = most > 0 ? nice(most) : 1;
   const up = (value) => HEIGHT - BOTTOM - (Math.min(value, top) / top) * (HEIGHT - TOP - BOTTOM);
   const picture = svg("svg", { width: frame.width, height: HEIGHT, role: "group",
     "aria-label": withMarks ? "Throughput over time; plan changes" : "Latency over time" });
   for (const share of [0, 0.5, 1]) {
     const y = up(top * share);
     picture.append(svg("line", { class: "axis", x1: LEFT, x2: frame.width - RIGHT, y1: y, y2: y }));
-    picture.append(svg("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, short(top * share)));
+    const known = most > 0 || (store.points.length && share === 0);
+    if (known) picture.append(svg("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, short(top * share)));
   }
   for (const at of ticks(frame)) {
     picture.append(svg("text", { x: frame.across(at), y: HEIGHT - 4, "text-anchor": "middle" }, clock(at)));

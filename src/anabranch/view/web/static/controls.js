@@ -23,7 +23,7 @@ export function prepareControls(refresh) {
 
 export function drawControls() {
   const usable = store.controls && !store.ended;
-  byId("pause").hidden = !usable;
+  byId("pause").hidden = !usable || store.adapting === null;
   write(byId("pause"), store.adapting ? "Pause adaptation" : "Resume adaptation");
   mark(byId("pause"), "aria-pressed", !store.adapting);
   const region = chosenRegion();

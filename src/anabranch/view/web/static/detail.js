@@ -15,7 +15,7 @@ export function drawDetail() {
   parts.push(...regionParts(region, kind === "region"));
   // Written anew only when something has changed, so that a selection of text stays.
   const holder = element("div", {}, ...parts);
-  write(byId("detail-title"), kind === "step" ? `Operator ${name}` : `Region ${name}`);
+  write(byId("detail-title"), `${kind === "step" ? titleOf(name) : "Region"} ${name}`);
   if (holder.innerHTML !== shown) byId("detail").replaceChildren(holder);
   shown = holder.innerHTML;
 }
@@ -24,6 +24,9 @@ export function parted(key) {
   const colon = key.indexOf(":");
   return [key.slice(0, colon), key.slice(colon + 1)];
 }
+
+const TITLES = { source: "Source", sink: "Sink" };
+const titleOf = (step) => TITLES[store.steps[step]?.role] ?? "Operator";
 
 const heading = (text) => element("h3", {}, text);
 

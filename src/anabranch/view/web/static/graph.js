@@ -23,6 +23,9 @@ export function prepareGraph(refresh) {
   byId("zoom-out").addEventListener("click", () => scale(0.8));
   byId("zoom-fit").addEventListener("click", () => { zoom = null; resize(); });
   new ResizeObserver(resize).observe(byId("graph"));
+  byId("detail-card").addEventListener("keydown", (event) => {
+    if (event.key === "Escape") boxes.get(store.chosen)?.group.focus();
+  });
 }
 
 export function drawGraph() {
@@ -103,6 +106,7 @@ function button(kind, box) {
     if (event.target !== group || (event.key !== "Enter" && event.key !== " ")) return;
     event.preventDefault();
     choose(key);
+    byId("detail-title").focus();
   });
   return group;
 }
@@ -158,11 +162,7 @@ function update() {
   lines.forEach((each, number) => updateLine(each, seen?.traffic[number]));
 }
 
-function busyOf(name, seen) {
-  const shares = Object.entries(seen?.pipelines || {}).filter(([key]) => key.startsWith(`${name}/`));
-  const own = seen?.regions[name]?.replica_busy || [];
-  return shares.length ? Math.max(...shares.map(([, share]) => share), ...own) : null;
-}
+export const busyOf = (region, seen) => seen?.busy[region] ?? null;
 
 function updateRegion({ group, share, flag, box, stop: apart }, seen) {
   const busy = busyOf(box.name, seen);
@@ -220,5 +220,3 @@ function resize() {
   mark(picture, "width", Math.round(store.drawing.width * size));
   mark(picture, "height", Math.round((store.drawing.height + 4) * size));
 }
-
-export { busyOf };

@@ -12,6 +12,7 @@ export function drawHeader() {
   write(byId("about"), about(started, last));
   write(byId("state"), state());
   mark(byId("state"), "data-state", state());
+  drawNotice();
   write(byId("rate"), short(store.rate_per_s));
   writeLatency("p50", last ? last[2] : null);
   writeLatency("p99", last ? last[3] : null);
@@ -31,8 +32,13 @@ function about(started, last) {
   const parts = [`on ${started.engine}`, clock(at), plural(store.changes.length, "plan change")];
   if (store.journal) parts.unshift(`replay of ${store.journal}`);
   if (store.seen && store.seen.batch !== null) parts.push(`batch ${whole(store.seen.batch)}`);
-  if (store.ended && store.ended.error) parts.push(store.ended.error);
   return parts.join(" · ");
+}
+
+function drawNotice() {
+  const text = store.ended?.error ? `The run failed: ${store.ended.error}` : store.trouble;
+  write(byId("notice"), text);
+  byId("notice").hidden = !text;
 }
 
 function writeLatency(name, value) {

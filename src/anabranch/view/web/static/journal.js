@@ -103,7 +103,7 @@ function move(event) {
   const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 5, PageUp: -5, Home: -Infinity, End: Infinity };
   if (!(event.key in steps) || !found.length) return;
   event.preventDefault();
-  const here = chosen ? found.length - 1 - found.indexOf(chosen) : -1;
+  const here = found.includes(chosen) ? found.length - 1 - found.indexOf(chosen) : -1; // the filter may hide it
   const place = Math.max(0, Math.min(found.length - 1, here + steps[event.key]));
   choose(found[found.length - 1 - place]);
   scrollTo(place);

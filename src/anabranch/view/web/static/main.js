@@ -3,15 +3,18 @@
 import { drawCharts } from "./charts.js";
 import { drawControls, prepareControls } from "./controls.js";
 import { drawDetail } from "./detail.js";
-import { byId } from "./format.js";
 import { drawGraph, prepareGraph } from "./graph.js";
 import { drawHeader, prepareTheme } from "./header.js";
 import { drawJournal, prepareJournal } from "./journal.js";
 import { store, take } from "./store.js";
 
 const AGAIN_MS = 2000;
+const MOST_MS = 30000;
+const tabs = new BroadcastChannel("anabranch");
 let waiting = false;
 let stream = null;
+let patience = AGAIN_MS; // twice as long after every refusal
+let later = 0;
 
 function draw() {
   waiting = false;
@@ -31,10 +34,12 @@ async function load() {
   take(await answer.json());
 }
 
+const address = () => `/api/stream?since=${encodeURIComponent(store.id)}`;
+
 function follow() {
-  stream?.close();
-  stream = new EventSource(`/api/stream?since=${encodeURIComponent(store.id)}`);
-  stream.onopen = () => connected(true);
+  leave();
+  stream = new EventSource(address());
+  stream.onopen = () => { patience = AGAIN_MS; trouble(""); connected(true); };
   stream.onmessage = (event) => {
     const news = JSON.parse(event.data);
     const tooMuch = take(news);
@@ -45,8 +50,60 @@ function follow() {
   };
   stream.onerror = () => {
     connected(false);
-    if (stream.readyState === EventSource.CLOSED) setTimeout(begin, AGAIN_MS);
+    if (stream.readyState === EventSource.CLOSED) refused();
   };
+}
+
+function leave() {
+  clearTimeout(later);
+  stream?.close();
+}
+
+// A stream does not say why it is refused; the same request without one does. What was missed meanwhile is
+// told when it is granted, so that nothing has to be asked for until then.
+async function refused() {
+  const stopper = new AbortController();
+  try {
+    const reply = await fetch(address(), { signal: stopper.signal });
+    if (!reply.ok) trouble(`The run does not answer: ${said(await reply.text())}. The page tries again.`);
+  } catch {
+    // Nobody is there: the state says so.
+  }
+  stopper.abort();
+  again(follow);
+}
+
+function said(text) {
+  try {
+    return JSON.parse(text).error;
+  } catch {
+    return text.trim();
+  }
+}
+
+function again(what) {
+  clearTimeout(later);
+  later = setTimeout(what, patience);
+  patience = Math.min(MOST_MS, 2 * patience);
+}
+
+// A browser has six connections to a server, and every stream takes one: a hidden tab gives its own to the tab
+// that is looked at. One that is alone keeps it, and knows how the run ended.
+tabs.onmessage = () => {
+  if (!document.hidden || store.journal) return;
+  leave();
+  document.title = store.started?.flow ?? "anabranch";
+};
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden || store.journal) return;
+  tabs.postMessage("looked at");
+  if (stream?.readyState === EventSource.CLOSED) follow();
+});
+
+function trouble(text) {
+  store.trouble = text;
+  refresh();
 }
 
 function connected(now) {
@@ -65,17 +122,15 @@ async function askControls() {
 }
 
 async function begin() {
-  stream?.close();
+  leave();
   try {
     await load();
-    byId("notice").hidden = true;
+    trouble("");
     if (!store.journal) follow();
-    refresh();
   } catch (error) {
-    byId("notice").textContent = `No answer from the run: ${error.message}`;
-    byId("notice").hidden = false;
+    trouble(`No answer from the run: ${said(error.message)}`);
     connected(false);
-    setTimeout(begin, AGAIN_MS);
+    again(begin);
   }
 }
 
@@ -85,4 +140,5 @@ prepareGraph(refresh);
 prepareControls(refresh);
 prepareJournal(refresh);
 addEventListener("resize", refresh);
+if (!document.hidden) tabs.postMessage("looked at");
 begin();

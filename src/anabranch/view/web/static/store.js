@@ -7,8 +7,9 @@ export const store = {
   id: "",
   journal: "",
   controls: false,
-  adapting: false,
+  adapting: null, // nobody tunes it
   connected: false,
+  trouble: "",
   started: null,
   steps: {},
   plan: null,
