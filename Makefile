@@ -17,7 +17,7 @@ BENCHMARKS = $(if $(ONLY),$(ONLY:%=benchmarks/%.py),$(filter-out benchmarks/harn
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test conformance lint format soak bench lock clean
+.PHONY: help install run test conformance lint format soak bench docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,9 @@ bench: $(INSTALLED) ## Run the benchmarks and rewrite docs/benchmarks.md (ONLY=n
 	done; \
 	$(BIN)/python benchmarks/write_docs.py $(RESULTS) docs/benchmarks.md || exit 1; \
 	if test -n "$$failed"; then echo "benchmarks that failed:$$failed" >&2; exit 1; fi
+
+docs: $(INSTALLED) ## Build the documentation site into build/site, warnings as errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lock: $(LOCKED) ## Resolve requirements.lock again (LOCK_FLAGS=--upgrade for newer versions)
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 \

@@ -139,7 +139,7 @@ class Flow:
         """Read from a source; `time` names the column that orders its tuples from here on.
 
         Tuples more than `lateness` behind the greatest time seen before them, or more than `ahead`
-        beyond it, leave by `.late`.
+        beyond it, leave by `.late`. See `Stream.timed`.
         """
         self.graph.add(name, Role.SOURCE, SourceBody(source, self.order))
         stream = Stream(self, Output(name))

@@ -20,17 +20,24 @@ BROKEN = ["", "}{", "no such row", '"1', "\t,,,,,,,,,,", "[]", "9999"]
 BROKEN_LINES = {"network-monitoring": ["Failed password for", "Mar 99 Failed password for a b"]}
 """Where most lines are somebody else's, those that are bad all the same."""
 
-FUTURE = "9999-12-31 23:59:59"
-FUTURE_SECOND = 2**31 - 1  # where times are seconds of a simulation
-_BREAK_IN = "9999-12-31T23:59:59Z web sshd[7]: Failed password for root from 192.0.2.7 port 4 ssh2"
-FUTURE_LINES = {
-    "log-watch": _BREAK_IN,
-    "network-monitoring": _BREAK_IN,
-    "sentiment": json.dumps(
-        {"created_at": "Fri Dec 31 23:59:59 +0000 9999", "text": "this is #tomorrow"}
-    ),
+TIMES = {"future": "9999-12-31 23:59:59", "past": "1900-01-01 00:00:00"}
+SECONDS = {"future": 2**31 - 1, "past": -(2**31)}
+"""Where times are seconds of a simulation."""
+
+_BREAK_IN = "{} web sshd[7]: Failed password for root from 192.0.2.7 port 4 ssh2"
+_BREAK_INS = {when: _BREAK_IN.format(f"{t.replace(' ', 'T')}Z") for when, t in TIMES.items()}
+_TWEETS = {"future": "Fri Dec 31 23:59:59 +0000 9999", "past": "Mon Jan 01 00:00:00 +0000 1900"}
+WRONG_LINES = {
+    "log-watch": _BREAK_INS,
+    "network-monitoring": _BREAK_INS,
+    "sentiment": {
+        when: json.dumps({"created_at": time, "text": "this is #tomorrow"})
+        for when, time in _TWEETS.items()
+    },
 }
-"""Where rows are texts, one whose time has not come."""
+"""Where rows are texts, one whose time is far from all others."""
+
+PLACES = {"first": lambda rows: 0, "middle": lambda rows: rows // 2, "last": lambda rows: rows}
 
 WITH_FILES = [name for name in cases() if "input" in APPS[name].parameters]
 
@@ -89,16 +96,18 @@ def reading(name: str, folder, lines: dict[str, list[str]]) -> Flow:
     return APPS[name].build(**config, input=given)
 
 
-def with_the_future(name: str, times: set[str], lines: list[str]) -> list[str]:
-    """The lines, and in the middle one whose time has not come."""
-    middle = len(lines) // 2
+def with_a_wrong_time(
+    name: str, times: set[str], lines: list[str], when: str, place: str
+) -> list[str]:
+    """The lines, and at some place one whose time is far from all others."""
+    number = PLACES[place](len(lines))
     if times:
-        old = json.loads(lines[middle])
-        new = {each: FUTURE_SECOND if isinstance(old[each], int) else FUTURE for each in times}
-        row = json.dumps({**old, **new})
+        old = json.loads(lines[min(number, len(lines) - 1)])
+        wrong = {each: (SECONDS if isinstance(old[each], int) else TIMES)[when] for each in times}
+        row = json.dumps({**old, **wrong})
     else:
-        row = FUTURE_LINES[name]
-    return [*lines[:middle], row, *lines[middle:]]
+        row = WRONG_LINES[name][when]
+    return [*lines[:number], row, *lines[number:]]
 
 
 def counted(result, what: str) -> int:
@@ -123,15 +132,23 @@ def test_rows_that_are_all_broken_are_all_counted(name, tmp_path):
     assert APPS[name].summary(result.outputs).strip()
 
 
+@cache
+def expected(name: str):
+    return run_sequential(generated(name))
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("when", TIMES)
 @pytest.mark.parametrize("name", [n for n in WITH_FILES if clocked(n)])
-def test_a_time_far_in_the_future_harms_no_other(name, tmp_path):
-    lines, clocks = lines_of(name), clocked(name)
-    expected = run_sequential(generated(name))
-    among = {
-        source: with_the_future(name, clocks[source], each) if source in clocks else each
-        for source, each in lines.items()
+def test_a_row_of_a_wrong_time_harms_no_other(name, when, place, tmp_path):
+    clocks = clocked(name)
+    lines = {
+        source: with_a_wrong_time(name, clocks[source], each, when, place)
+        if source in clocks
+        else each
+        for source, each in lines_of(name).items()
     }
-    result = run_sequential(reading(name, tmp_path, among))
-    assert expected.outputs["out"].num_rows >= 3
-    assert result.rows("out") == expected.rows("out")
-    assert counted(result, "late") == counted(expected, "late") + len(clocks)
+    result = run_sequential(reading(name, tmp_path, lines))
+    assert expected(name).outputs["out"].num_rows >= 3
+    assert result.rows("out") == expected(name).rows("out")
+    assert counted(result, "late") == counted(expected(name), "late") + len(clocks)

@@ -1,5 +1,6 @@
 import csv
 import json
+from datetime import datetime
 
 import pyarrow as pa
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import strategies as st
 
 from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.graph import StreamType
+from anabranch.operators.grammars import Csv, Json
 from anabranch.operators.parse import parse_csv, parse_json
+from anabranch.operators.schemas import schema
 from tests.operators.driving_ports import ONE_THREAD, drive, simple, ways
 
 LINES = pa.schema([("line", pa.string()), ("n", pa.int64())])
@@ -130,6 +133,101 @@ def test_a_text_that_is_no_fitting_record_is_bad(line):
     )
     assert [r["a"] for r in ran.rows()] == [1, 2]
     assert ran.counters.skipped == 1
+
+
+@pytest.mark.parametrize(
+    ("time", "meant"),
+    [
+        ("2024-01-02T09:30:00Z", "2024-01-02 09:30:00"),
+        ("2024-01-02 09:30:00.25+02:00", "2024-01-02 07:30:00.250000"),
+        ("2024-01-02T09:30:00-0130", "2024-01-02 11:00:00"),
+        ("2024-01-02 09:30", "2024-01-02 09:30:00"),
+        ("2024-01-02", "2024-01-02 00:00:00"),
+        ("", None),
+    ],
+)
+def test_a_time_in_csv_may_tell_its_zone(time, meant):
+    operator = parse_csv("line", "at: timestamp[us], n: int64", on_error="skip")
+    others = ["2024-01-01 00:00:00,1", "2024-01-01T00:00:00Z,2", "Z,3", "2024-02-30T00:00:00Z,4"]
+    lines = [others[0], f"{time},0", *others[1:]]
+    for several in ([lines[1]], lines):
+        ran = drive(operator, [simple(LINES, [(line, 0) for line in several])])
+        [found] = [row["at"] for row in ran.rows() if row["n"] == 0]
+        assert found == (meant and datetime.fromisoformat(meant))
+    assert [row["n"] for row in ran.rows()] == [1, 0, 2]
+
+
+@pytest.mark.parametrize("line", [",1", '"",1'])
+def test_a_string_that_is_needed_may_not_be_empty_in_csv(line):
+    out = pa.schema([pa.field("name", pa.string(), nullable=False), ("n", pa.int64())])
+    operator = parse_csv("line", out, on_error="side")
+    ran = drive(operator, [simple(LINES, [("a,0", 0), (line, 1)])])
+    assert [row["name"] for row in ran.rows()] == ["a"]
+    assert [row["error"] for row in ran.rows(1)] == ["no value for 'name'"]
+
+
+TYPES = [
+    pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64(),
+    pa.bool_(), pa.date32(), pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("us", "UTC"),
+    pa.string(), pa.decimal128(9, 2),
+]  # fmt: skip
+ODD = st.one_of(
+    st.sampled_from(
+        ["nan", "-Inf", "infinity", "nan(5)", "+5", "1e5", "1E-400", ".5", "5.", "1_0"]
+    ),
+    st.sampled_from(["0x1F", "-0X1f", "0x1p3", "1,5", "1f", "TRUE", "٣", "12:00", "20240102"]),
+    st.sampled_from(["2024-01-02", "2024-02-30", "2024-01-02T00:00:00+01", "2024-01-02t00:00z"]),
+    st.sampled_from([" 5", "5 ", "\t7", "9" * 19, "9" * 30]),
+    st.from_regex(r"\A[-+ ]?[0-9xXa-fA-FeE.:TZ+ -]{0,12}\Z"),
+    st.text(max_size=4),
+)
+
+
+@given(ODD, st.sampled_from(TYPES))
+def test_what_is_surely_wrong_in_csv_is_never_read(cell, kind):
+    grammar = Csv(pa.schema([("x", kind), ("y", pa.string())]), ",")
+    text = pa.array(['"' + cell.replace('"', '""') + '",'])
+    try:
+        grammar.read(text)
+    except pa.ArrowInvalid:
+        return
+    assert grammar.sift(text).wrong == {}
+
+
+@given(
+    st.one_of(
+        FITTING, OBJECT, JUNK, ODD.map(lambda v: json.dumps({"t": v})), ODD.map('{{"a":{}}}'.format)
+    )
+)
+@example('{"a": NaN}')
+@example('{"b": "\t\x01"}')
+@example('{"z": ' + "9" * 5000 + "}")
+@example('{"b": "\\ud800"}')
+def test_what_is_surely_wrong_in_json_is_never_read(line):
+    grammar = Json(schema(f"{OUT}, t: timestamp[us]", "json"))
+    text = pa.array([line])
+    if grammar.sane(text).all():
+        try:
+            grammar.read(text)
+        except pa.ArrowInvalid:
+            return
+        assert grammar.sift(text).wrong == {}
+
+
+@pytest.mark.parametrize("make", [parse_csv, parse_json])
+def test_bad_texts_cost_few_readings(make, monkeypatch):
+    operator = make("line", "a: int64, b: string", on_error="skip")
+    lines = [f"{n},x" if n % 7 else f"no {n},x" for n in range(1000)]
+    if make is parse_json:
+        lines = [f'{{"a": {line[:-2]}, "b": "x"}}' for line in lines]
+    readings = []
+    read = type(operator.grammar).read
+    monkeypatch.setattr(
+        type(operator.grammar), "read", lambda self, texts: readings.append(1) or read(self, texts)
+    )
+    ran = drive(operator, [simple(LINES, [(line, 0) for line in lines])])
+    assert [row["a"] for row in ran.rows()] == [n for n in range(1000) if n % 7]
+    assert len(readings) <= 3
 
 
 def test_a_bad_text_fails_with_its_row():

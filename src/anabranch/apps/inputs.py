@@ -1,17 +1,22 @@
-"""The user's own files as the input of an application, row by row: a bad row harms no other.
+r"""The user's own files as the input of an application, row by row: a bad row harms no other.
 
 Text, CSV and JSON lines are read as lines and parsed by a step of the flow, so what does not parse
 is counted and leaves to a sink of its own. Parquet files carry their types and are read as such.
+
+Bytes that are no UTF-8 come as U+FFFD, the replacement character. Two keys that differ in nothing
+but such bytes would become one, so a CSV or JSON line with that character is bad; a file that holds
+it on purpose can write it as \ufffd in JSON.
 """
 
 from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,7 +25,9 @@ from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files
 from anabranch.io.files import Paths
 from anabranch.io.formats import COMPRESSED
-from anabranch.operators.parse import nullable, parse_csv, parse_json
+from anabranch.operators.complete import Complete
+from anabranch.operators.grammars import Csv, Grammar, Json, Parsed, nullable
+from anabranch.operators.parse import Parse
 
 Input = Paths | Mapping[str, Paths]
 """Files, or files by source where an application has several."""
@@ -29,6 +36,7 @@ FAR = timedelta(days=365)
 """No data have such a gap: a time so far ahead of all others is wrong, and is set aside."""
 
 LINE = "line"
+NO_CHARACTER = "\ufffd"
 JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
 
 
@@ -56,30 +64,38 @@ def read_rows(flow: Flow, name: str, paths: Paths, columns: pa.Schema) -> Stream
     """Rows of files with the wanted columns; what does not parse goes to the sink `<name>.bad`.
 
     Args:
-        flow: Where the source `name`, and for texts the step `<name>.parse`, are added.
+        flow: Where the source `name`, and the step `<name>.parse`, are added.
         name: What the source is called.
-        paths: CSV (with a line of column names), JSON lines or Parquet, by the suffix.
+        paths: CSV (with a line of column names in the first file, the same in all that have one),
+            JSON lines or Parquet, by the suffix.
         columns: What to read; a file may have more. A row needs a value in those that are not
-            nullable.
+            nullable; in CSV an empty string is none. A CSV file may lack those that are.
     """
     kind = suffix(files(paths, format="text").parts()[0])
     if kind == ".parquet":
-        typed = flow.source(name, files(paths, format="parquet", schema=nullable(columns)))
-        parsed = typed.map(f"{name}.parse", _complete(columns), keeps="*", on_error="side")
-    elif kind in JSON_SUFFIXES:
-        lines = flow.source(name, files(paths, format="text"))
-        parsed = lines.apply(f"{name}.parse", parse_json(LINE, columns, on_error="side"))
+        rows = flow.source(name, files(paths, format="parquet", schema=nullable(columns)))
+        required = [field.name for field in columns if not field.nullable]
+        parsed = rows.apply(f"{name}.parse", Complete(required, on_error="side"))
     else:
         lines = flow.source(name, files(paths, format="text"))
-        parsed = _csv(lines, name, _first_line(paths), columns)
+        if kind in JSON_SUFFIXES:
+            parsed = _parsed(lines, name, Json(nullable(columns)), columns)
+        else:
+            parsed = _csv(lines, name, paths, columns)
     parsed.errors.sink(f"{name}.bad", collect())
     if parsed.schema.names == columns.names:
         return parsed
-    return parsed.map(
-        f"{name}.columns",
-        lambda batch: {each: batch[each] for each in columns.names},
-        out=nullable(columns),
-    )
+    found = set(parsed.schema.names)
+
+    def chosen(batch: pa.RecordBatch) -> dict[str, Any]:
+        return {
+            field.name: batch[field.name]
+            if field.name in found
+            else pa.nulls(batch.num_rows, field.type)
+            for field in columns
+        }
+
+    return parsed.map(f"{name}.columns", chosen, out=nullable(columns))
 
 
 def suffix(path: str) -> str:
@@ -93,45 +109,88 @@ def suffix(path: str) -> str:
     return (os.path.splitext(stem)[1] if last.lower() in COMPRESSED else last).lower()
 
 
-def _complete(columns: pa.Schema) -> Callable[[pa.RecordBatch], dict[str, Any]]:
-    required = [field.name for field in columns if not field.nullable]
+class Legible:
+    """A grammar for lines, of which those with bytes that are no UTF-8 are bad."""
 
-    def complete(batch: pa.RecordBatch) -> dict[str, Any]:
-        for name in required:
-            if batch[name].null_count:
-                raise ValueError(f"no value for {name!r}")
-        return {}
+    def __init__(self, grammar: Grammar) -> None:
+        """Say how the others are read."""
+        self._grammar, self.name = grammar, grammar.name
 
-    return complete
+    def check(self) -> None:
+        """As the grammar does."""
+        self._grammar.check()
+
+    def parse(self, texts: pa.Array) -> Parsed:
+        """Leave out what cannot be read."""
+        broken = pc.match_substring(texts, NO_CHARACTER)
+        if not broken.true_count:
+            return self._grammar.parse(texts)
+        legible = pc.invert(broken)
+        rows = np.flatnonzero(legible.to_numpy(zero_copy_only=False)).astype(np.int64)
+        found = self._grammar.parse(texts.filter(legible))
+        bad = [(int(rows[row]), why) for row, why in found.bad]
+        unread = np.flatnonzero(broken.to_numpy(zero_copy_only=False)).tolist()
+        bad += [(row, "bytes that are no UTF-8") for row in unread]
+        return Parsed(found.columns, rows[found.rows], bad)
 
 
-def _csv(lines: Stream, name: str, header: str | None, columns: pa.Schema) -> Stream:
-    found = columns.names if header is None else next(csv.reader([header], skipinitialspace=True))
-    missing = [each for each in columns.names if each not in found]
-    if missing:
+def _parsed(lines: Stream, name: str, grammar: Grammar, columns: pa.Schema) -> Stream:
+    step = Parse(LINE, Legible(grammar), columns, keeps=(), on_error="side")
+    return lines.apply(f"{name}.parse", step)
+
+
+def _csv(lines: Stream, name: str, paths: Paths, columns: pa.Schema) -> Stream:
+    headers = _headers(name, paths, columns)
+    found = next(iter(headers.values()), columns.names)
+    missing = [f.name for f in columns if f.name not in found and not f.nullable]
+    doubled = [each for each in columns.names if found.count(each) > 1]
+    if missing or doubled:
+        problem = f"without {missing}" if missing else f"with {doubled} more than once"
         raise SchemaError(
             name,
             f"a first line with the columns {columns.names}",
-            f"{found}, without {missing}",
+            f"{found}, {problem}",
             "name the columns in the first line, or write the rows as JSON lines",
         )
     # A record must be parsed as a whole; columns that nobody asked for are texts until then.
     record = pa.schema(
-        [columns.field(each) if each in columns.names else (each, pa.string()) for each in found]
+        [
+            columns.field(each) if each in columns.names else (f"{place}: {each}", pa.string())
+            for place, each in enumerate(found)
+        ]
     )
+    texts = pa.array(list(headers), pa.string())
 
     def is_data(batch: pa.RecordBatch) -> Any:
-        return pc.not_equal(batch[LINE], header)
+        return pc.invert(pc.is_in(batch[LINE], value_set=texts))
 
-    rows = lines if header is None else lines.filter(f"{name}.data", is_data)
-    return rows.apply(f"{name}.parse", parse_csv(LINE, record, on_error="side"))
+    rows = lines.filter(f"{name}.data", is_data) if headers else lines
+    return _parsed(rows, name, Csv(record, ","), record)
 
 
-def _first_line(paths: Paths) -> str | None:
-    """The first line of the first file that has one."""
+def _headers(name: str, paths: Paths, columns: pa.Schema) -> dict[str, list[str]]:
+    """The lines of column names at the start of files, and the names, which all must have alike.
+
+    The first file that holds anything has such a line. Of the others a first line is one if it
+    names any of the columns: they may go on with rows at once.
+    """
     source = files(paths, format="text")
+    headers: dict[str, list[str]] = {}
     for part in source.parts():
         chunk = source.read(part, 0, 1)
-        if chunk is not None:
-            return str(chunk.batch[LINE][0])
-    return None
+        if chunk is None:
+            continue
+        line = str(chunk.batch[LINE][0])
+        names = next(csv.reader([line], skipinitialspace=True))
+        first = next(iter(headers.values()), names)
+        if headers and not set(names) & set(columns.names):
+            continue
+        if names != first:
+            raise SchemaError(
+                name,
+                f"the columns {first} in every file, in this order",
+                f"{names} in {part}",
+                "read these files apart, or give them the same columns",
+            )
+        headers[line] = names
+    return headers

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from anabranch.errors import SchemaError
 from anabranch.io.redis_client import Entry
-from anabranch.operators.parse import Json
+from anabranch.operators.grammars import Json
 
 FORMATS = ("fields", "json")
 FIELD = "data"

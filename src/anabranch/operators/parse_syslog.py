@@ -26,7 +26,8 @@ import pyarrow.compute as pc
 
 from anabranch.errors import BuildError
 from anabranch.operators.base import OnError
-from anabranch.operators.parse import Parse, Parsed
+from anabranch.operators.grammars import Parsed
+from anabranch.operators.parse import Parse
 from anabranch.state.positions import Ints
 
 SYSLOG = pa.schema(

@@ -4,7 +4,8 @@ Lateness is judged tuple by tuple, against the greatest time its own source has 
 batching cannot change the verdict. What is on time is held until no earlier tuple can come any more
 (STRETCH §2: it is *ready*), then leaves in the order (time, source, sequence). What is late leaves
 by its own port and is counted; so does a time too far ahead to be believed, which would make all
-others late.
+others late. Where such times are looked for, a source's clock starts only when a second tuple
+confirms the first (`first_times.py`); until then the tuples wait here, without a verdict.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 from anabranch.errors import BuildError
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import CLOSING, Kernel, KernelContext, Operator, Outputs
+from anabranch.operators.first_times import FirstTuples
 from anabranch.operators.schemas import columns_of
 from anabranch.operators.times import duration, time_type, to_times
 from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Mark, Root, end, is_end
@@ -77,16 +79,24 @@ class TimedKernel(Kernel):
         self._store = ObjectStore()
         self.stores = (self._store,)
         self._seen_arrivals = 0
+        self._first: FirstTuples | None = None
+        if self._ahead is not None:
+            self._first = FirstTuples(self._store, self._times, self._lateness, self._ahead)
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """Judge each new tuple, then release what is ready."""
         self._drop_released()
-        late: Jumbo | None = None
+        late: list[Jumbo] = []
         if inputs[0] is not None and (len(inputs[0]) or inputs[0].marks):
-            kept, late = self._judge(inputs[0])
-            self._hold(kept.in_order())
+            jumbo = inputs[0]
+            if self._first is not None:
+                jumbo, late = self._start_clocks(self._first, jumbo)
+            late += self._admit(jumbo)
+        if self._first is not None and is_end(frontier):
+            self._start_all(self._first)
+            late += self._first.leave_at_the_end(self.context.closing_rank)
         ready = self._cut(self._ready(is_end(frontier)))
-        return [Jumbo.concat(ready).in_order() if ready else None, late]
+        return [Jumbo.concat(each).in_order() if each else None for each in (ready, late)]
 
     def frontier(self, frontier: Root, port: int = 0) -> Root:
         """Nothing older than the ready time can leave; late tuples stay ordered by number."""
@@ -161,13 +171,45 @@ class TimedKernel(Kernel):
             time = self._memory.get("last", FIRST)
         return Root(time, FIRST, FIRST, FIRST)
 
+    def _start_clocks(self, first: FirstTuples, jumbo: Jumbo) -> tuple[Jumbo, list[Jumbo]]:
+        """Take out what waits for a clock to start; what is left, and what is late of the rest."""
+        unstarted = [source for source in _sources(jumbo) if source not in self._passed()]
+        if not unstarted and not first.any():
+            return jumbo, []
+        waits = np.zeros(len(jumbo), dtype=bool)
+        for source in unstarted:
+            rows, start = first.take(source, jumbo)
+            waits[rows] = True
+            if start is not None:
+                self._start(first, source, *start)
+        rest = jumbo.where(~waits)
+        if (rest.positions.columns[1] >= CLOSING).any():
+            self._start_all(first)  # every source has ended before
+        return rest, first.leave_with(rest)
+
+    def _start_all(self, first: FirstTuples) -> None:
+        for source, waited in first.take_all():
+            self._start(first, source, waited, 0)
+
+    def _start(self, first: FirstTuples, source: int, waited: Jumbo, number: int) -> None:
+        """Judge what waited, from the tuple on that the clock starts with."""
+        self.context.counters.late += number
+        late = [waited.slice(0, number), *self._admit(waited.slice(number, len(waited)))]
+        if any(map(len, late)):
+            first.set_aside(source, Jumbo.concat(late))
+
+    def _admit(self, jumbo: Jumbo) -> list[Jumbo]:
+        """Judge each tuple and hold those on time; the others, if there are any."""
+        kept, late = self._judge(jumbo)
+        self._hold(kept.in_order())
+        return [] if late is None else [late]
+
     def _judge(self, jumbo: Jumbo) -> tuple[Jumbo, Jumbo | None]:
         """Split a batch into what is on time (with its time as position) and what is late."""
-        times = to_times(self.context.step, jumbo.batch.column(self._column))
+        times = self._times(jumbo)
         on_time = np.ones(len(times), dtype=bool)
         ranks = jumbo.positions.columns[1]
-        sources = {int(r) for r in np.unique(ranks)} | {m.root.rank for m in jumbo.marks}
-        for source in sorted(r for r in sources if r < CLOSING):
+        for source in _sources(jumbo):
             rows = np.flatnonzero(ranks == source)
             marks = [m for m in jumbo.marks if m.root.rank == source]
             on_time[rows] = self._judge_source(source, jumbo, rows.astype(np.int64), times, marks)
@@ -180,6 +222,9 @@ class TimedKernel(Kernel):
         unmarked = Jumbo(jumbo.batch, jumbo.positions)
         kept = Jumbo(jumbo.batch, jumbo.positions.at_time(times)).where(on_time)
         return kept, None if on_time.all() else unmarked.where(~on_time)
+
+    def _times(self, jumbo: Jumbo) -> Ints:
+        return to_times(self.context.step, jumbo.batch.column(self._column))
 
     def _show(self, times: Ints) -> None:
         if len(times):
@@ -233,3 +278,9 @@ class TimedKernel(Kernel):
             if believed[-1]:
                 passed = max(passed, time - self._lateness)
         return np.array(believed)
+
+
+def _sources(jumbo: Jumbo) -> list[int]:
+    """Whose tuples or marks these are, without what steps emit at the end of their streams."""
+    found = {int(rank) for rank in np.unique(jumbo.positions.columns[1])}
+    return sorted(s for s in found | {mark.root.rank for mark in jumbo.marks} if s < CLOSING)

@@ -1,0 +1,136 @@
+"""What a field looks like: right for its type, surely wrong, or doubtful. Saves reading one by one.
+
+Arrow's readers give all texts of a batch or none. Here is said which ones to keep from it: a field
+that is surely wrong is one that Arrow never takes; of the others nothing depends on what they look
+like, but how many have to be read by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anabranch.state.key_words import Mask
+
+_DATE = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?"
+_TIME = rf"{_DATE}(?:[ T]{_CLOCK}(?:Z|[+-]\d\d(?::?\d\d)?)?)?"
+_FLOAT = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_POSSIBLE_TIME = r"[\d\s:TZ.+-]*"
+NO_OBJECT = "no JSON object"
+Check = Callable[[Any], bool]
+_DIGITS = {8: 2, 16: 4, 32: 9, 64: 18}  # that surely fit, by bits
+
+
+class Looks(NamedTuple):
+    """How fields look: as their type should, or as it never does. The others are doubtful."""
+
+    right: Mask
+    wrong: Mask
+
+
+def looks_in_csv(cells: pa.ChunkedArray, kind: pa.DataType) -> Looks:
+    """Which fields look right for a type, as empty ones do, and which are surely wrong.
+
+    Example:
+        >>> looks = looks_in_csv(pa.chunked_array([["1", "one", "", "1" * 30]]), pa.int64())
+        >>> looks.right.tolist(), looks.wrong.tolist()
+        ([True, False, True, False], [False, True, False, False])
+    """
+    right, possible = _shapes(kind)
+    if right is None:
+        return Looks(np.ones(len(cells), np.bool_), np.zeros(len(cells), np.bool_))
+    looks_right: Mask = pc.match_substring_regex(cells, f"^(?:{right})?$").to_numpy()
+    is_possible = pc.match_substring_regex(cells, rf"^\s*(?:{possible})?\s*$").to_numpy()
+    return Looks(looks_right, ~is_possible)
+
+
+class JsonLooks:
+    """How JSON texts look that should be objects with certain fields.
+
+    Example:
+        >>> looks = JsonLooks(pa.schema([("n", pa.int64())]))
+        >>> [looks.of(text) for text in ('{"n": 1}', '{"n": "1"}', "{", '{"n": 1.5}')]
+        [True, "no int64 in 'n': '1'", 'no JSON object', False]
+    """
+
+    def __init__(self, columns: pa.Schema) -> None:
+        """Say which fields."""
+        self._fields = [(f, f.name, _is_possible(f.type), _is_right(f.type)) for f in columns]
+
+    def of(self, text: str) -> bool | str:
+        """Whether a text looks right; if it is surely wrong, why."""
+        try:
+            found = json.loads(text, strict=False)
+        except json.JSONDecodeError:
+            return NO_OBJECT
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(found, dict):
+            return NO_OBJECT
+        right = True
+        for field, name, is_possible, is_right in self._fields:
+            value = found.get(name)
+            if value is not None:
+                if not is_possible(value):
+                    return no_such_value(field, value)
+                right = right and is_right(value)
+        return right
+
+
+def no_such_value(field: pa.Field, value: Any) -> str:
+    """What is wrong with a value that is surely none of a field's type."""
+    shown = repr(value)
+    short = shown if len(shown) <= 100 else shown[:97] + "..."
+    return f"no {field.type} in {field.name!r}: {short}"
+
+
+def _is_possible(kind: pa.DataType) -> Check:
+    """Whether a value in JSON may be of a type."""
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return lambda value: type(value) in (int, float)
+    if pa.types.is_timestamp(kind):
+        time = re.compile(_POSSIBLE_TIME)
+        return lambda value: not isinstance(value, str) or time.fullmatch(value) is not None
+    return lambda value: True
+
+
+def _is_right(kind: pa.DataType) -> Check:
+    """Whether a value in JSON looks as a type should."""
+    if pa.types.is_integer(kind):
+        bound = 10 ** _DIGITS[kind.bit_width]
+        return lambda value: type(value) is int and abs(value) < bound
+    if pa.types.is_floating(kind):
+        return lambda value: type(value) in (int, float)
+    if pa.types.is_boolean(kind):
+        return lambda value: type(value) is bool
+    if pa.types.is_list(kind):
+        each = _is_right(kind.value_type)
+        return lambda value: type(value) is list and all(v is None or each(v) for v in value)
+    if pa.types.is_struct(kind):
+        return lambda value: type(value) is dict
+    if pa.types.is_timestamp(kind):
+        time = re.compile(_TIME)
+        return lambda value: type(value) is str and time.fullmatch(value) is not None
+    return lambda value: type(value) is str
+
+
+def _shapes(kind: pa.DataType) -> tuple[str | None, str]:
+    """What surely is of a type, unless it is a day that does not exist; and what may be."""
+    if pa.types.is_integer(kind):
+        sign = "-?" if pa.types.is_signed_integer(kind) else ""
+        fits = rf"{sign}\d{{1,{_DIGITS[kind.bit_width]}}}"
+        return fits, r"[-+]?(?:\d+|0[xX][0-9a-fA-F]+)"
+    if pa.types.is_floating(kind):
+        return _FLOAT, r"[-+]?(?:[\d.]+(?:[eE][-+]?\d*)?|(?i:nan|inf|infinity)(?:\(.*\))?)"
+    if pa.types.is_date(kind):
+        return _DATE, r"[\d\s-]*"
+    if pa.types.is_timestamp(kind):
+        return _TIME, _POSSIBLE_TIME
+    return None, ""
