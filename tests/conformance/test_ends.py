@@ -27,6 +27,16 @@ BEFORE_STOP = 60
 PER_S = 200.0
 ENDLESS = [name for name, app in APPS.items() if "rows" in app.parameters]
 
+WAITING = {
+    "log-watch",
+    "network-monitoring",
+    "fraud-detection",
+    "linear-road",
+    "sentiment",
+    *(f"nexmark{query}" for query in ("", "-q2", "-q5", "-q7", "-q11")),
+}
+"""They tell something when a window is over, or once in many rows: after so few, nothing is due."""
+
 
 def some(names: list[str], *few: str) -> list[object]:
     """Flows by engine; on the slow one, a few unless all are asked for."""
@@ -114,10 +124,12 @@ def test_a_stopped_run_has_written_what_was_read_so_far_and_fired_nothing(engine
     assert result.rows_in >= BEFORE_STOP
     expected = run_sequential(Recording.of(endless, result.rows_in).feed(endless))
     alone = len(flow.names(Role.SOURCE)) == 1  # else nobody knows how much was read of which
+    told = 0
     for sink, table in expected.outputs.items():
         got, whole = left(flow, sink, sinks[sink].table()), left(flow, sink, table)
         if isinstance(got, list):
             assert got == whole[: len(got)], sink
         elif alone:
             assert got == whole, sink
-        assert got or not alone, "nothing to compare"
+        told += len(got)
+    assert told or not alone or name in WAITING, "nothing to compare"
