@@ -35,7 +35,8 @@ WAITING = {
     "sentiment",
     *(f"nexmark{query}" for query in ("", "-q2", "-q5", "-q7", "-q11")),
 }
-"""They tell something when a window is over, or once in many rows: after so few, nothing is due."""
+"""They tell something when a window is over, or once in many rows: after so few, nothing is due.
+What they tell as changes stands behind a clock, which holds the last tuples until others come."""
 
 
 def some(names: list[str], *few: str) -> list[object]:
@@ -129,7 +130,7 @@ def test_a_stopped_run_has_written_what_was_read_so_far_and_fired_nothing(engine
         got, whole = left(flow, sink, sinks[sink].table()), left(flow, sink, table)
         if isinstance(got, list):
             assert got == whole[: len(got)], sink
-        elif alone:
+        elif alone and name not in WAITING:
             assert got == whole, sink
         told += len(got)
     assert told or not alone or name in WAITING, "nothing to compare"
