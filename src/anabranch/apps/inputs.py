@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -20,12 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.screening import screen
 from anabranch.errors import SchemaError, UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files
 from anabranch.io.files import Paths
 from anabranch.io.formats import COMPRESSED
-from anabranch.operators.complete import Complete
 from anabranch.operators.grammars import Csv, Grammar, Json, Parsed, nullable
 from anabranch.operators.parse import Parse
 
@@ -74,8 +74,7 @@ def read_rows(flow: Flow, name: str, paths: Paths, columns: pa.Schema) -> Stream
     kind = suffix(files(paths, format="text").parts()[0])
     if kind == ".parquet":
         rows = flow.source(name, files(paths, format="parquet", schema=nullable(columns)))
-        required = [field.name for field in columns if not field.nullable]
-        parsed = rows.apply(f"{name}.parse", Complete(required, on_error="side"))
+        parsed = rows.apply(f"{name}.parse", screen(lacking(columns)))
     else:
         lines = flow.source(name, files(paths, format="text"))
         if kind in JSON_SUFFIXES:
@@ -96,6 +95,20 @@ def read_rows(flow: Flow, name: str, paths: Paths, columns: pa.Schema) -> Stream
         }
 
     return parsed.map(f"{name}.columns", chosen, out=nullable(columns))
+
+
+def lacking(columns: pa.Schema) -> Callable[[pa.RecordBatch], pa.Array]:
+    """For `screen`: which rows have no value in a column that is not nullable."""
+    required = [field.name for field in columns if not field.nullable]
+
+    def why(batch: pa.RecordBatch) -> pa.Array:
+        found = pa.nulls(batch.num_rows, pa.string())
+        for name in reversed(required):
+            if batch[name].null_count:
+                found = pc.if_else(pc.is_null(batch[name]), f"no value for {name!r}", found)
+        return found
+
+    return why
 
 
 def suffix(path: str) -> str:

@@ -62,6 +62,7 @@ class _ScreenKernel(BatchKernel):
         jumbo = inputs[0]
         if jumbo is None or not len(jumbo):
             return [None, None]
+        jumbo = Jumbo(jumbo.batch, jumbo.positions)  # marks go their own way
         why = self._screen.function(jumbo.batch)
         if why.null_count == len(why):
             return [jumbo, None]

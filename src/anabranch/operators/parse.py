@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.graph import StreamType
 from anabranch.operators.base import Kernel, KernelContext, OnError, Outputs, describe_row
-from anabranch.operators.complete import rows_lacking
 from anabranch.operators.grammars import Csv, Grammar, Json, Parsed, nullable
 from anabranch.operators.schemas import SchemaLike, columns_of, schema
 from anabranch.operators.shapes import BatchKernel, Map, attach, rejected
@@ -122,6 +121,21 @@ class ParseKernel(BatchKernel):
             filled = np.setdiff1d(np.arange(len(good)), list(empty))
             parts, good = [table.take(pa.array(filled))], good[filled]
         return Parsed(parts if len(good) else [], good, sorted(bad))
+
+
+def rows_lacking(rows: pa.RecordBatch | pa.Table, required: Sequence[str]) -> dict[int, str]:
+    """Rows that lack a value they need, each with what is said of the first that it lacks.
+
+    Example:
+        >>> rows_lacking(pa.table({"a": [1, None], "b": [None, None]}), ["a", "b"])
+        {0: "no value for 'b'", 1: "no value for 'a'"}
+    """
+    lacking: dict[int, str] = {}
+    for name in reversed(required):
+        if rows[name].null_count:
+            missing = pc.is_null(rows[name]).to_numpy(zero_copy_only=False)
+            lacking |= dict.fromkeys(np.flatnonzero(missing).tolist(), f"no value for {name!r}")
+    return lacking
 
 
 def parse_json(
