@@ -24,6 +24,7 @@ from anabranch.operators.parse_syslog import parse_syslog
 from anabranch.operators.scale_join_bands import band
 from anabranch.operators.schedule import Schedule
 from anabranch.operators.schemas import schema
+from anabranch.operators.screen import screen
 from anabranch.operators.shapes import expand, filter, map
 from anabranch.operators.shared import buckets_of, shared
 from anabranch.operators.tuples import TupleOperator, partitioned, stateful, stateless
@@ -88,6 +89,7 @@ __all__ = [
     "rollback",
     "run",
     "schema",
+    "screen",
     "session",
     "shared",
     "sliding",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anabranch as ab
 from anabranch.apps import linear_road
-from anabranch.apps.linear_road_data import FEET_A_SEGMENT, REPORTS
+from anabranch.apps.linear_road.data import FEET_A_SEGMENT, REPORTS
 from anabranch.graph import Role
 from anabranch.io import memory
 from anabranch.testing.sequential import run_sequential

@@ -9,7 +9,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.apps import fraud_detection
-from anabranch.apps.draws import draws
+from anabranch.apps.parts.draws import draws
 from anabranch.errors import BuildError
 from anabranch.io import memory
 from anabranch.io.saving import save

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.apps.inputs import paths_of, read_rows
+from anabranch.apps.parts.inputs import paths_of, read_rows
 from anabranch.errors import SchemaError, SourceError, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.io import collect

@@ -11,7 +11,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.apps import linear_road
-from anabranch.apps.linear_road_data import FEET_A_SEGMENT, REPORTS
+from anabranch.apps.linear_road.data import FEET_A_SEGMENT, REPORTS
 from anabranch.errors import BuildError
 from anabranch.io import memory
 from anabranch.io.saving import save

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from anabranch.apps.linear_road_speeds import VehicleSpeedKernel
+from anabranch.apps.linear_road.speeds import VehicleSpeedKernel
 from anabranch.testing.sequential import run_sequential
 from tests.apps.linear_road_rows import agrees, fed, on_threads, report, told
 from tests.apps.references.linear_road import expected

@@ -11,7 +11,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.apps import APPS, app, micro
-from anabranch.apps.micro_operators import (
+from anabranch.apps.micro.operators import (
     CountAll,
     count_and_multiply,
     multiplied,

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.apps.recent import Recent
+from anabranch.apps.parts.recent import Recent
 from anabranch.operators.runs import Runs
 
 GROUPS = 3

@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from anabranch.apps.ssh_log import KINDS, LINE, attempts, log_lines
+from anabranch.apps.parts.ssh_log import KINDS, LINE, attempts, log_lines
 from anabranch.io import generate
 from anabranch.operators.parse_syslog import parse_syslog
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.apps.arguments import a_count, a_duration, a_number, require
-from anabranch.apps.inputs import FAR, Input, paths_of, read_rows
+from anabranch.apps.parts.arguments import a_count, a_duration, a_number, require
+from anabranch.apps.parts.inputs import FAR, Input, paths_of, read_rows
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.scale_join import DEFAULT_BUCKETS

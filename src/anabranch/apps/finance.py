@@ -29,16 +29,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.arguments import a_count, a_duration, a_number, require
-from anabranch.apps.columns import required
-from anabranch.apps.draws import zipf
-from anabranch.apps.inputs import FAR, Input, paths_of, read_rows
-from anabranch.apps.recent import Recent
-from anabranch.apps.screening import screen
+from anabranch.apps.parts.arguments import a_count, a_duration, a_number, require
+from anabranch.apps.parts.columns import required
+from anabranch.apps.parts.draws import zipf
+from anabranch.apps.parts.inputs import FAR, Input, paths_of, read_rows
+from anabranch.apps.parts.recent import Recent
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
 from anabranch.operators.runs import Runs
+from anabranch.operators.screen import screen
 from anabranch.operators.shapes import Map, map
 
 SOURCES = ("trades", "quotes")

@@ -23,16 +23,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.arguments import a_count, a_number, a_share, require
-from anabranch.apps.columns import required
-from anabranch.apps.draws import draws, whole_draws
-from anabranch.apps.inputs import Input, paths_of, read_rows
-from anabranch.apps.recent import Recent
-from anabranch.apps.screening import screen
+from anabranch.apps.parts.arguments import a_count, a_number, a_share, require
+from anabranch.apps.parts.columns import required
+from anabranch.apps.parts.draws import draws, whole_draws
+from anabranch.apps.parts.inputs import Input, paths_of, read_rows
+from anabranch.apps.parts.recent import Recent
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
 from anabranch.operators.runs import Runs
+from anabranch.operators.screen import screen
 
 AMOUNT = {"L": (84, 12, 4), "N": (10, 86, 4), "H": (30, 50, 20)}
 ITEM = {"N": (96, 4), "H": (80, 20)}

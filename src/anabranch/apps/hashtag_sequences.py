@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.arguments import a_count, require, some_texts
-from anabranch.apps.draws import zipf
-from anabranch.apps.inputs import Input, paths_of, read_rows
-from anabranch.apps.tweets import hashtags_in
+from anabranch.apps.parts.arguments import a_count, require, some_texts
+from anabranch.apps.parts.draws import zipf
+from anabranch.apps.parts.inputs import Input, paths_of, read_rows
+from anabranch.apps.parts.tweets import hashtags_in
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory
 from anabranch.operators.shared import Bucket, Shared, buckets_of, shared

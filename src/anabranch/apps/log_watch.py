@@ -26,10 +26,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.arguments import a_count, a_duration, a_share, require
-from anabranch.apps.inputs import FAR, Input, paths_of
-from anabranch.apps.recent import Recent
-from anabranch.apps.ssh_log import BREAK_INS, LINE, Year, attempts, last_day, log_lines
+from anabranch.apps.parts.arguments import a_count, a_duration, a_share, require
+from anabranch.apps.parts.inputs import FAR, Input, paths_of
+from anabranch.apps.parts.recent import Recent
+from anabranch.apps.parts.ssh_log import BREAK_INS, LINE, Year, attempts, last_day, log_lines
 from anabranch.flow import Flow
 from anabranch.io import collect, files, generate
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed

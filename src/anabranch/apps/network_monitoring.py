@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.arguments import a_count, a_duration, require
-from anabranch.apps.inputs import FAR, Input, paths_of
-from anabranch.apps.ssh_log import LINE, Year, attempts, last_day, log_lines
+from anabranch.apps.parts.arguments import a_count, a_duration, require
+from anabranch.apps.parts.inputs import FAR, Input, paths_of
+from anabranch.apps.parts.ssh_log import LINE, Year, attempts, last_day, log_lines
 from anabranch.flow import Flow
 from anabranch.io import collect, files, generate
 from anabranch.operators import aggregates

@@ -30,10 +30,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.arguments import a_count, a_duration, a_number, a_share, a_text, require
-from anabranch.apps.inputs import FAR, Input, paths_of
-from anabranch.apps.screening import screen
-from anabranch.apps.tweets import (
+from anabranch.apps.parts.arguments import a_count, a_duration, a_number, a_share, a_text, require
+from anabranch.apps.parts.inputs import FAR, Input, paths_of
+from anabranch.apps.parts.tweets import (
     LANGUAGES,
     STOP_WORDS,
     TIME_FORMAT,
@@ -47,6 +46,7 @@ from anabranch.io import collect, files, generate, parquet
 from anabranch.operators.aggregates import count, mean
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.parse import parse_json
+from anabranch.operators.screen import screen
 from anabranch.operators.shapes import Expand, expand
 from anabranch.operators.shared import buckets_of
 from anabranch.operators.tuples import FunctionOperator, partitioned, stateful

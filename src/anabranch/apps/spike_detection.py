@@ -21,9 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.arguments import a_count, a_number, a_share, require
-from anabranch.apps.draws import draws
-from anabranch.apps.inputs import Input, paths_of, read_rows
+from anabranch.apps.parts.arguments import a_count, a_number, a_share, require
+from anabranch.apps.parts.draws import draws
+from anabranch.apps.parts.inputs import Input, paths_of, read_rows
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.apps.arguments import a_count, a_number, a_text, require, unless
-from anabranch.apps.inputs import Input, paths_of
-from anabranch.apps.micro_operators import wait
+from anabranch.apps.micro.operators import wait
+from anabranch.apps.parts.arguments import a_count, a_number, a_text, require, unless
+from anabranch.apps.parts.inputs import Input, paths_of
 from anabranch.apps.word_count import split, summary, zipf_lines
 from anabranch.flow import Flow
 from anabranch.io import collect, files, generate, memory

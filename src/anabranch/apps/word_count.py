@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.arguments import a_count, a_text, require, unless
-from anabranch.apps.draws import zipf
-from anabranch.apps.inputs import Input, paths_of
+from anabranch.apps.parts.arguments import a_count, a_text, require, unless
+from anabranch.apps.parts.draws import zipf
+from anabranch.apps.parts.inputs import Input, paths_of
 from anabranch.flow import Flow
 from anabranch.io import collect, files, generate, memory
 from anabranch.operators.aggregates import count

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from anabranch.apps.linear_road_data import HISTORY, Traffic
+from anabranch.apps.linear_road.data import HISTORY, Traffic
 from anabranch.io import generate
 from tests.apps.cases import Case, Row, Rows, Times
 

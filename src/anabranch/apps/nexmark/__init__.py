@@ -15,11 +15,19 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from anabranch.apps.arguments import Wanted, a_count, a_duration, a_number, a_share, require, unless
-from anabranch.apps.inputs import Input
 from anabranch.apps.nexmark import joins, one_by_one, rankings, windows, winning
 from anabranch.apps.nexmark.events import Events
 from anabranch.apps.nexmark.generator import Pace
+from anabranch.apps.parts.arguments import (
+    Wanted,
+    a_count,
+    a_duration,
+    a_number,
+    a_share,
+    require,
+    unless,
+)
+from anabranch.apps.parts.inputs import Input
 from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect

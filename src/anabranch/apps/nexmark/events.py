@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from anabranch.apps.inputs import FAR, Input, paths_of, read_rows
 from anabranch.apps.nexmark.generator import (
     AUCTIONS,
     BIDS,
@@ -26,6 +25,7 @@ from anabranch.apps.nexmark.generator import (
     how_many,
     rows_of,
 )
+from anabranch.apps.parts.inputs import FAR, Input, paths_of, read_rows
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
 

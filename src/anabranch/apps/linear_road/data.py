@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.apps.draws import Words, draws, mixed, whole_draws
+from anabranch.apps.parts.draws import Words, draws, mixed, whole_draws
 
 REPORT, BALANCE, EXPENDITURE, TRAVEL_TIME = 0, 2, 3, 4
 ENTRY_LANE, EXIT_LANE = 0, 4

@@ -33,9 +33,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.arguments import Wanted, a_count, a_number, a_share, require, unless
-from anabranch.apps.inputs import FAR, Input, paths_of, read_rows
-from anabranch.apps.linear_road_data import (
+from anabranch.apps.linear_road.data import (
     BALANCE,
     DAYS,
     EXIT_LANE,
@@ -48,7 +46,7 @@ from anabranch.apps.linear_road_data import (
     SEGMENTS,
     Traffic,
 )
-from anabranch.apps.linear_road_rules import (
+from anabranch.apps.linear_road.rules import (
     accident_detect,
     account_balance,
     enters,
@@ -60,7 +58,9 @@ from anabranch.apps.linear_road_rules import (
     upstream,
     vehicle,
 )
-from anabranch.apps.linear_road_speeds import MINUTE, SEGMENT, VehicleSpeed
+from anabranch.apps.linear_road.speeds import MINUTE, SEGMENT, VehicleSpeed
+from anabranch.apps.parts.arguments import Wanted, a_count, a_number, a_share, require, unless
+from anabranch.apps.parts.inputs import FAR, Input, paths_of, read_rows
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files, generate
 from anabranch.operators.aggregates import sum

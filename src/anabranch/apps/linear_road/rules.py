@@ -4,7 +4,7 @@ Facts about a segment in a minute are told when the minute is over, before the r
 one, and travel to the reports of the segment as one stream of rows (`ROAD`). A fact is one integer:
 the time at which it is told, then what it says; so the greatest one so far is the latest. (The
 fact of a speed says of how many vehicles, and the sum of their averages stands beside it.)
-How speeds are averaged says `linear_road_speeds`.
+How speeds are averaged, `speeds` says.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.apps.linear_road_data import (
+from anabranch.apps.linear_road.data import (
     EXIT_LANE,
     FEET,
     FEET_A_SEGMENT,
     SEGMENTS,
     Ints,
 )
-from anabranch.apps.linear_road_speeds import MINUTE, SEGMENT, Stretches, Velocity
+from anabranch.apps.linear_road.speeds import MINUTE, SEGMENT, Stretches, Velocity
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
 from anabranch.operators.runs import Runs

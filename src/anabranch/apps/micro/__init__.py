@@ -22,10 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.arguments import a_count, a_number, require, unless
-from anabranch.apps.columns import required
-from anabranch.apps.inputs import Input, paths_of, read_rows
-from anabranch.apps.micro_operators import (
+from anabranch.apps.micro.operators import (
     VALUE,
     CountAll,
     count_and_multiply,
@@ -33,6 +30,9 @@ from anabranch.apps.micro_operators import (
     parse,
     wait,
 )
+from anabranch.apps.parts.arguments import a_count, a_number, require, unless
+from anabranch.apps.parts.columns import required
+from anabranch.apps.parts.inputs import Input, paths_of, read_rows
 from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.apps.draws import draws
+from anabranch.apps.parts.draws import draws
 from anabranch.graph import StateKind
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.keyed import KeyedState, keyed

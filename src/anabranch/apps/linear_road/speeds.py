@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.apps.linear_road_data import Ints
+from anabranch.apps.linear_road.data import Ints
 from anabranch.operators.base import Kernel, KernelContext, Outputs
 from anabranch.operators.keyed import KeyedBatch, KeyedBatchKernel, KeyedState
 from anabranch.operators.runs import Runs

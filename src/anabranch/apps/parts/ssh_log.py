@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.arguments import Wanted, require
+from anabranch.apps.parts.arguments import Wanted, require
 from anabranch.operators.parse_syslog import MONTHS
 
 LINE = pa.schema([("line", pa.string())])

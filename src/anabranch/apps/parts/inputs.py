@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.screening import screen
 from anabranch.errors import SchemaError, UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files
@@ -28,6 +27,7 @@ from anabranch.io.files import Paths
 from anabranch.io.formats import COMPRESSED
 from anabranch.operators.grammars import Csv, Grammar, Json, Parsed, nullable
 from anabranch.operators.parse import Parse
+from anabranch.operators.screen import screen
 
 Input = Paths | Mapping[str, Paths]
 """Files, or files by source where an application has several."""

@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 import pytest
 
 import anabranch as ab
-from anabranch.apps.screening import screen
+from anabranch.errors import OperatorError
 from anabranch.io import collect, memory
 from anabranch.testing.sequential import run_sequential
 
@@ -14,10 +14,10 @@ def negative(batch):
     return pc.if_else(pc.less(batch["n"], 0), "below zero", pa.scalar(None, pa.string()))
 
 
-def screened(numbers):
+def screened(numbers, why=negative):
     flow = ab.Flow("screened")
     good = flow.source("numbers", memory(pa.table({"n": pa.array(numbers, pa.int64())}))).apply(
-        "screen", screen(negative)
+        "screen", ab.screen(why)
     )
     good.errors.sink("bad", collect())
     good.sink("out", collect())
@@ -45,3 +45,23 @@ def test_bad_rows_are_counted():
 def test_it_does_not_matter_how_it_is_run():
     flow = screened([n if n % 3 else -n for n in range(1, 60)])
     ab.check(flow, cases=6, rows=60).raise_if_different()
+
+
+@pytest.mark.parametrize(
+    ("said", "got"),
+    [
+        (lambda batch: pa.array(["bad", None]), "2 values"),
+        (lambda batch: pc.less(batch["n"], 0), "values of type bool"),
+        (lambda batch: [None, None], "list"),
+        (lambda batch: batch["m"], "KeyError"),
+    ],
+)
+def test_a_function_that_gives_no_reasons_is_named(said, got):
+    with pytest.raises(OperatorError, match=got) as raised:
+        run_sequential(screened([1], said))
+    assert raised.value.step == "screen"
+
+
+def test_reasons_in_chunks_will_do():
+    flow = screened([1, -2], lambda batch: pa.chunked_array([negative(batch)]))
+    assert run_sequential(flow).rows("bad") == [{"n": -2, "error": "below zero"}]

@@ -1,0 +1,1 @@
+"""What several applications are made of: their arguments, inputs, and data drawn at random."""
