@@ -6,23 +6,16 @@ needs other plans, since its first operator takes time but no processor.
 
 from __future__ import annotations
 
-from typing import Any
-
-import pyarrow as pa
-
 from anabranch.apps.micro.operators import wait
 from anabranch.apps.parts.arguments import a_count, a_number, a_text, require, unless
-from anabranch.apps.parts.inputs import Input, paths_of
-from anabranch.apps.word_count import split, summary, zipf_lines
+from anabranch.apps.parts.inputs import Input
+from anabranch.apps.word_count import counted, lines_of, summary, zipf_lines
 from anabranch.flow import Flow
-from anabranch.io import collect, files, generate, memory
-from anabranch.operators.aggregates import count
+from anabranch.io import collect
 
 __all__ = ["build", "summary"]
 
 WAIT_MS = 1.0
-
-_LINE = pa.schema([("line", pa.string())])
 
 
 def build(
@@ -58,18 +51,9 @@ def build(
         rate_per_s=unless(None, a_number(rate_per_s, above=0)),
         distinct=a_count(distinct, 1),
     )
-    if text is not None:
-        source: Any = memory([{"line": line} for line in text.splitlines()], _LINE)
-    elif input is not None:
-        source = files(paths_of(input, "lines", ["lines"]), format="text")
-    else:
-        source = generate(zipf_lines(distinct), _LINE, rows=rows, rate_per_s=rate_per_s, seed=seed)
     flow = Flow("synthetic-word-count")
-    (
-        flow.source("lines", source)
-        .apply("wait", wait(wait_ms))
-        .apply("split", split)
-        .aggregate("count", key="word", n=count(), emit="changes")
-        .sink("out", collect())
-    )
+    make = zipf_lines(distinct)
+    given = lines_of(text, input, make, rows=rows, rate_per_s=rate_per_s, seed=seed)
+    lines = flow.source("lines", given)
+    counted(lines.apply("wait", wait(wait_ms))).sink("out", collect())
     return flow

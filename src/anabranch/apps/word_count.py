@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 from anabranch.apps.parts.arguments import a_count, a_text, require, unless
 from anabranch.apps.parts.draws import zipf
 from anabranch.apps.parts.inputs import Input, paths_of
-from anabranch.flow import Flow
+from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files, generate, memory
+from anabranch.io.source import Source
 from anabranch.operators.aggregates import count
 from anabranch.operators.shapes import expand
 
+LINE = pa.schema([("line", pa.string())])
 WORDS_A_LINE = 10
 TOP = 10
 
@@ -58,20 +60,25 @@ def build(
         Flow 'word-count': lines → split → count.combine → count → out
     """
     require("word-count", text=unless(None, a_text(text)), distinct=a_count(distinct, 1))
-    if text is not None:
-        source: Any = memory([{"line": line} for line in text.splitlines()], _LINE)
-    elif input is not None:
-        source = files(paths_of(input, "lines", ["lines"]), format="text")
-    else:
-        source = generate(zipf_lines(distinct), _LINE, rows=rows, seed=seed)
     flow = Flow("word-count")
-    (
-        flow.source("lines", source)
-        .apply("split", split)
-        .aggregate("count", key="word", n=count(), emit="changes")
-        .sink("out", collect())
-    )
+    lines = flow.source("lines", lines_of(text, input, zipf_lines(distinct), rows=rows, seed=seed))
+    counted(lines).sink("out", collect())
     return flow
+
+
+def lines_of(text: str | None, input: Input | None, make: Any, **generated: Any) -> Source:
+    """The lines of a text or of files; generated ones when neither is given."""
+    if text is not None:
+        return memory([{"line": line} for line in text.splitlines()], LINE)
+    if input is not None:
+        return files(paths_of(input, "lines", ["lines"]), format="text")
+    return generate(make, LINE, **generated)
+
+
+def counted(lines: Stream) -> Stream:
+    """How often each word has come, told again whenever that changes."""
+    words = lines.apply("split", split)
+    return words.aggregate("count", key="word", n=count(), emit="changes")
 
 
 def summary(found: Mapping[str, pa.Table]) -> str:
@@ -105,6 +112,3 @@ def zipf_lines(distinct: int) -> Any:
         return {"line": pc.binary_join(lists, " ")}
 
     return make
-
-
-_LINE = pa.schema([("line", pa.string())])

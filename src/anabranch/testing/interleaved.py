@@ -150,22 +150,37 @@ class _Interleaved:
     # --- scheduling ---------------------------------------------------------------------------
 
     def _one_step(self) -> bool:
-        """Do one of the things that could happen now; False when nothing can."""
-        choices: list[Callable[[], None]] = []
-        for source in self.sources.values():
-            if source.epoch < self.epochs.newest:
-                choices.append(partial(self._switch_source, source))
-            for number, reader in enumerate(source.readers):
-                if not reader.ended and source.outlets[number].has_room():
-                    choices.append(partial(self._read, source, number))
-        for run in self.active.values():
-            for replica in run.replicas:
-                choices += [partial(replica.take, name) for name in replica.intakes()]
-                choices += [partial(self._work, replica, p) for p in replica.workable()]
-        if not choices:
-            return False
-        self.rng.choice(choices)()
-        return True
+        """Let one of those who could do something now do it; False when nobody can.
+
+        They are asked in an order of chance until one has something to do: to ask all of them at
+        every step would take longer than what they do.
+        """
+        replicas = (replica for run in self.active.values() for replica in run.replicas)
+        everyone = [*self.sources.values(), *replicas]
+        for one in self.rng.sample(everyone, len(everyone)):
+            choices = self._reads(one) if isinstance(one, _SourceRun) else self._works(one)
+            if choices:
+                self.rng.choice(choices)()
+                return True
+        return False
+
+    def _reads(self, source: _SourceRun) -> list[Callable[[], None]]:
+        """What a source could do now."""
+        reads = [
+            partial(self._read, source, number)
+            for number, reader in enumerate(source.readers)
+            if not reader.ended and source.outlets[number].has_room()
+        ]
+        if source.epoch < self.epochs.newest:
+            reads.append(partial(self._switch_source, source))
+        return reads
+
+    def _works(self, replica: ReplicaRun) -> list[Callable[[], None]]:
+        """What a replica could do now."""
+        return [
+            *(partial(replica.take, name) for name in replica.intakes()),
+            *(partial(self._work, replica, pipeline) for pipeline in replica.workable()),
+        ]
 
     def _read(self, source: _SourceRun, number: int) -> None:
         jumbo, frontier = source.readers[number].read(self.rng.randint(1, self.max_batch))

@@ -35,7 +35,6 @@ from anabranch.view.words import (
     work_line,
 )
 
-# What comes of a run is worded as its progress is.
 RECENT = 5
 JOURNAL = 20
 
