@@ -26,6 +26,9 @@ from anabranch.operators.times import duration, time_type, to_times
 from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Mark, Root, end, is_end
 from anabranch.state.store import ObjectStore
 
+Rows = Ints | slice
+"""Numbers of rows, or all of them."""
+
 
 class Timed(Operator):
     """Order a stream by event time; late tuples go to the port `late`."""
@@ -79,6 +82,7 @@ class TimedKernel(Kernel):
         self._store = ObjectStore()
         self.stores = (self._store,)
         self._seen_arrivals = 0
+        self._admitted: list[Jumbo] = []
         self._first: FirstTuples | None = None
         if self._ahead is not None:
             self._first = FirstTuples(self._store, self._times, self._lateness, self._ahead)
@@ -95,8 +99,8 @@ class TimedKernel(Kernel):
         if self._first is not None and is_end(frontier):
             self._start_all(self._first)
             late += self._first.leave_at_the_end(self.context.closing_rank)
-        ready = self._cut(self._ready(is_end(frontier)))
-        return [Jumbo.concat(each).in_order() if each else None for each in (ready, late)]
+        ready = self._release(self._ready(is_end(frontier)))
+        return [ready, Jumbo.concat(late).in_order() if late else None]
 
     def frontier(self, frontier: Root, port: int = 0) -> Root:
         """Nothing older than the ready time can leave; late tuples stay ordered by number."""
@@ -105,6 +109,24 @@ class TimedKernel(Kernel):
     @property
     def _memory(self) -> dict[str | int, Any]:
         return self._store.bucket(0)
+
+    def _release(self, bound: Root) -> Jumbo | None:
+        """Take out what stands before a bound, in order; hold what was admitted and does not.
+
+        Most tuples are released in the step that they come in: those are sorted and moved once.
+        """
+        parts = [*self._cut(bound), *self._admitted]
+        self._admitted.clear()
+        if not parts:
+            return None
+        ready = Jumbo.concat(parts)
+        before = int(np.count_nonzero(ready.positions.before(bound)))
+        if ready.positions.is_sorted():
+            self._hold(ready.slice(before, len(ready)))
+            return ready.slice(0, before) if before else None
+        order = ready.positions.order()
+        self._hold(ready.take(order[before:]))
+        return ready.take(order[:before]) if before else None
 
     def _hold(self, run: Jumbo) -> None:
         """Keep a sorted batch; those of like size are merged, so that there are few of them."""
@@ -199,9 +221,10 @@ class TimedKernel(Kernel):
             first.set_aside(source, Jumbo.concat(late))
 
     def _admit(self, jumbo: Jumbo) -> list[Jumbo]:
-        """Judge each tuple and hold those on time; the others, if there are any."""
+        """Judge each tuple and admit those on time; the others, if there are any."""
         kept, late = self._judge(jumbo)
-        self._hold(kept.in_order())
+        if len(kept):
+            self._admitted.append(kept)
         return [] if late is None else [late]
 
     def _judge(self, jumbo: Jumbo) -> tuple[Jumbo, Jumbo | None]:
@@ -210,14 +233,15 @@ class TimedKernel(Kernel):
         on_time = np.ones(len(times), dtype=bool)
         ranks = jumbo.positions.columns[1]
         for source in _sources(jumbo):
-            rows = np.flatnonzero(ranks == source)
+            rows = _rows_of(source, ranks)
             marks = [m for m in jumbo.marks if m.root.rank == source]
-            on_time[rows] = self._judge_source(source, jumbo, rows.astype(np.int64), times, marks)
+            on_time[rows] = self._judge_source(source, jumbo, rows, times, marks)
         at_the_end = ranks >= CLOSING
-        self._show(times[on_time & ~at_the_end])
-        # What a step emits at the end of its stream comes after everything that has a time.
-        on_time[at_the_end] = times[at_the_end] >= self._memory.get("last", FIRST)
-        self._show(times[on_time])
+        if at_the_end.any():
+            self._show(times[on_time & ~at_the_end])
+            # What a step emits at the end of its stream comes after everything that has a time.
+            on_time[at_the_end] = times[at_the_end] >= self._memory.get("last", FIRST)
+        self._show(times if on_time.all() else times[on_time])
         self.context.counters.late += int((~on_time).sum())
         unmarked = Jumbo(jumbo.batch, jumbo.positions)
         kept = Jumbo(jumbo.batch, jumbo.positions.at_time(times)).where(on_time)
@@ -231,16 +255,17 @@ class TimedKernel(Kernel):
             self._extend_to(int(times.max()))
 
     def _judge_source(
-        self, source: int, jumbo: Jumbo, rows: Ints, times: Ints, marks: list[Mark]
+        self, source: int, jumbo: Jumbo, rows: Rows, times: Ints, marks: list[Mark]
     ) -> Any:
         """Each tuple against the greatest time before it, marks standing between tuples."""
         passed = self._passed()
         bound = passed.get(source, FIRST)
         own = times[rows]
         before = np.full(len(own) + 1, bound, np.int64)
+        positions = jumbo.positions if isinstance(rows, slice) else jumbo.positions.take(rows)
         for mark in marks:
             # A mark stands before the first tuple that is not before its root.
-            place = int(np.count_nonzero(jumbo.positions.take(rows).before(mark.root)))
+            place = int(np.count_nonzero(positions.before(mark.root)))
             before[place:] = np.maximum(before[place:], mark.passed)
             if mark.passed < LAST:
                 self._extend_to(mark.passed)
@@ -265,6 +290,8 @@ class TimedKernel(Kernel):
             return np.ones(len(own), dtype=bool)
         most = LAST - self._lateness - self._ahead  # beyond it, nothing can be too far ahead
         leap = self._lateness + self._ahead
+        if len(own) and told[0] > FIRST and int(own.max()) <= min(int(told[0]), most) + leap:
+            return np.ones(len(own), dtype=bool)  # near enough to what was passed before all
         before = np.maximum(
             told[:-1], np.maximum.accumulate(np.r_[FIRST, own - self._lateness])[:-1]
         )
@@ -280,7 +307,15 @@ class TimedKernel(Kernel):
         return np.array(believed)
 
 
+def _rows_of(source: int, ranks: Ints) -> Rows:
+    """Which rows are of a source; mostly all of them are, and need no numbers then."""
+    if ranks.strides == (0,) and len(ranks) and ranks[0] == source:
+        return slice(None)
+    return np.flatnonzero(ranks == source).astype(np.int64)
+
+
 def _sources(jumbo: Jumbo) -> list[int]:
     """Whose tuples or marks these are, without what steps emit at the end of their streams."""
-    found = {int(rank) for rank in np.unique(jumbo.positions.columns[1])}
+    ranks = jumbo.positions.columns[1]
+    found = {int(rank) for rank in (ranks[:1] if ranks.strides == (0,) else np.unique(ranks))}
     return sorted(s for s in found | {mark.root.rank for mark in jumbo.marks} if s < CLOSING)
