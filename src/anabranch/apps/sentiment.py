@@ -6,8 +6,8 @@ detects how they are written; Op4 `sentiment` adds up the AFINN valences of an E
 words, −5 to 5 each; Op5 `average` and Op6 `user_average` are running means; Op7 `hashtags`, Op8
 `worth_counting`, Op9 `rolling_count`, Op10 `intermediate_ranking` and Op11 `total_ranking` find
 what trends in a sliding window. The paper does not name the edges of its tree; it has eight stages
-when the hashtags hang on Op4, and are of English tweets. `parse`, `dated`, `date` and `clock` are
-ours.
+when the hashtags hang on Op4, and are of English tweets. `parse`, `dated`, `date`, `clock` and
+`leading` are ours.
 
 - The valences are those of AFINN-165, in the package `afinn`, of which this one file is read. Its
   phrases of several words and its emoticons are left out, since sentences are split into words.
@@ -47,7 +47,7 @@ from anabranch.operators.aggregates import count, mean
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.parse import parse_json
 from anabranch.operators.screen import screen
-from anabranch.operators.shapes import Expand, expand
+from anabranch.operators.shapes import Expand, Filter, expand
 from anabranch.operators.shared import buckets_of
 from anabranch.operators.tuples import FunctionOperator, partitioned, stateful
 from anabranch.operators.windows import sliding
@@ -67,6 +67,7 @@ TWEET = pa.schema(
         pa.field("user", pa.struct([("screen_name", pa.string())])),
     ]
 )
+SPOKEN = pa.schema([("lang", pa.string()), ("words", pa.list_(pa.string()))])
 # Letters as `hashtags_in` takes them.
 BETWEEN_WORDS = r"[\x00-&(-,./:-`{-\x{bf}\x{2000}-\x{206f}]+"
 _NO_TEXT = pa.scalar(None, pa.string())
@@ -141,9 +142,8 @@ def build(
         "clock", "ts", lateness=lateness, ahead=FAR
     )
     timed.late.sink("late", collect())
-    scored = timed.map("language", language, out="lang: string", keeps="*").apply(
-        "sentiment", sentiment()
-    )
+    spoken = timed.map("language", language, out=SPOKEN, keeps="*")
+    scored = spoken.apply("sentiment", sentiment())
     score = mean("score")
     scored.aggregate("average", tweets=count(), mood=score, emit="changes").sink("mood", collect())
     scored.aggregate("user_average", key="user", tweets=count(), mood=score, emit="changes").sink(
@@ -157,6 +157,7 @@ def build(
         .aggregate(
             "rolling_count", key=["part", "hashtag"], window=sliding(window, slide), n=count()
         )
+        .apply("leading", Leading(top))
         .apply("intermediate_ranking", intermediate_ranking(top))
         .apply("total_ranking", total_ranking(top))
         .sink("out", collect())
@@ -215,31 +216,29 @@ def words(texts: pa.Array) -> pa.ListArray:
     return pc.split_pattern_regex(pc.utf8_lower(texts), BETWEEN_WORDS)
 
 
-def totals(values: Numbers, lists: pa.ListArray) -> Any:
-    """What the values of each list add up to, for one value (or row of them) per item."""
-    sums = np.zeros((len(values) + 1, *values.shape[1:]), np.int64)
-    np.cumsum(values, axis=0, out=sums[1:])
-    offsets = lists.offsets.to_numpy() - lists.offsets[0].as_py()
-    return sums[offsets[1:]] - sums[offsets[:-1]]
-
-
 @cache
 def _voters() -> tuple[pa.Array, Numbers]:
-    """All function words, and the languages of each; the last row is for every other word."""
+    """All function words, and for each language which of them are its own."""
     known = {name: set(STOP_WORDS[name].split()) for name in LANGUAGES}
     every = sorted(set().union(*known.values()))
-    votes = [[word in known[name] for name in LANGUAGES] for word in every]
-    return pa.array(every), np.array([*votes, [False] * len(LANGUAGES)], np.int8)
+    return pa.array(every), np.array([[word in own for word in every] for own in known.values()])
 
 
 def language(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     """The language with most function words; of several, the first in `LANGUAGES`."""
     voters, votes = _voters()
     split = words(batch["text"])
-    found = pc.fill_null(pc.index_in(split.flatten(), voters), len(voters)).to_numpy()
-    counts = totals(votes[found], split)
-    names = np.where(counts.any(axis=1), counts.argmax(axis=1), len(LANGUAGES))
-    return {"lang": pa.array([*LANGUAGES, UNDETERMINED]).take(pa.array(names))}
+    texts, found = known_words(split, voters)
+    counts = [np.bincount(texts, each[found], len(split)) for each in votes]
+    names = np.where(np.any(counts, axis=0), np.argmax(counts, axis=0), len(LANGUAGES))
+    return {"lang": pa.array([*LANGUAGES, UNDETERMINED]).take(pa.array(names)), "words": split}
+
+
+def known_words(split: pa.ListArray, known: pa.Array) -> tuple[Numbers, Numbers]:
+    """For each word that is known: in which text it stands, and which one it is."""
+    found = pc.index_in(split.flatten(), known)
+    texts = pc.list_parent_indices(split).filter(pc.is_valid(found))
+    return texts.to_numpy(), found.drop_null().to_numpy()
 
 
 def lexicon() -> dict[str, int]:
@@ -258,15 +257,13 @@ def lexicon() -> dict[str, int]:
 def sentiment() -> Expand:
     """The step: the score of each English tweet; the others end here."""
     valences = lexicon()
-    known = pa.array(valences)
-    worth = np.array([*valences.values(), 0], np.int8)  # the last one: of a word not listed
+    known, worth = pa.array(valences), np.array(list(valences.values()))
 
     @expand(out="score: int64", keeps=["ts", "user", "text"])
     def score(batch: pa.RecordBatch) -> tuple[dict[str, Any], Any]:
         english = np.flatnonzero(pc.equal(batch["lang"], ENGLISH).to_numpy(zero_copy_only=False))
-        split = words(batch["text"].take(pa.array(english)))
-        found = pc.fill_null(pc.index_in(split.flatten(), known), len(known)).to_numpy()
-        return {"score": totals(worth[found], split)}, english
+        texts, found = known_words(batch["words"].take(pa.array(english)), known)
+        return {"score": np.bincount(texts, worth[found], len(english)).astype(np.int64)}, english
 
     return score
 
@@ -280,6 +277,36 @@ def hashtags(parts: int) -> Expand:
         return {"hashtag": tags, "part": buckets_of(tags, parts)}, parents
 
     return extract
+
+
+class Leading(Filter):
+    """Counts that not `top` others of their part and window beat in the same batch.
+
+    All others would be remembered and never told. Which ones pass depends on the batch, but never
+    whether those of the ranking are among them.
+    """
+
+    batch_dependent = True
+
+    def __init__(self, top: int) -> None:
+        """Say how many a ranking has."""
+        super().__init__(self._leading)
+        self.top = top
+
+    def _leading(self, batch: pa.RecordBatch) -> Numbers:
+        parts, counts = batch["part"].to_numpy(), batch["n"].to_numpy()
+        ends = batch["window_end"].cast(pa.int64()).to_numpy()
+        order = np.lexsort((-counts, parts, ends))
+        starts = np.flatnonzero(_changes(ends[order]) | _changes(parts[order]))
+        lengths = np.diff(np.append(starts, len(order)))
+        least = counts[order][starts + np.minimum(lengths, self.top) - 1]
+        leads = np.empty(len(order), np.bool_)
+        leads[order] = counts[order] >= np.repeat(least, lengths)
+        return leads
+
+
+def _changes(values: Numbers) -> Numbers:
+    return np.append(True, values[1:] != values[:-1])
 
 
 def intermediate_ranking(top: int) -> FunctionOperator:
