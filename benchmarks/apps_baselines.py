@@ -10,6 +10,7 @@ so the function sorts them, as every user has to. All write Parquet by `foreachB
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,13 @@ from apps_data import FILES_A_BATCH, AppFiles
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupStateTimeout
-from spark_baselines import BEST_PARTITIONS, BEST_STORE, parquet_writer, use
+from spark_baselines import CORES, STORES, parquet_writer, use
 
 Query = Callable[[SparkSession, AppFiles], DataFrame]
+Settings = tuple[str, int]
+"""A state store, and how many partitions there are behind a shuffle."""
+
+SETTINGS: tuple[Settings, ...] = tuple(product(STORES, (CORES, 2 * CORES)))
 
 
 def read(session: SparkSession, files: AppFiles, source: str, columns: str) -> DataFrame:
@@ -143,10 +148,10 @@ def finance(session: SparkSession, files: AppFiles) -> DataFrame:
 
 def bids(session: SparkSession, files: AppFiles) -> DataFrame:
     """Bids with a watermark as late as ours."""
-    columns = "auction long, bidder long, price long, dateTime timestamp_ntz"
+    columns = "auction long, bidder long, price long, dateTime timestamp_ntz, extra string"
     read_in = read(session, files, "bid", columns)
     moment = F.col("dateTime").cast("timestamp").alias("dateTime")
-    wanted = read_in.select("auction", "bidder", "price", moment)
+    wanted = read_in.select("auction", "bidder", "price", moment, "extra")
     return wanted.withWatermark("dateTime", "4 seconds")
 
 
@@ -160,13 +165,21 @@ def nexmark_q5(session: SparkSession, files: AppFiles) -> DataFrame:
 
 def nexmark_q7(session: SparkSession, files: AppFiles) -> DataFrame:
     """The highest bid of each tumbling window; of equal ones, one."""
-    highest = F.max(F.struct("price", "bidder", "auction", "dateTime")).alias("highest")
+    columns = "price", "bidder", "auction", "dateTime", "extra"
+    highest = F.max(F.struct(*columns)).alias("highest")
     return bids(session, files).groupBy(F.window("dateTime", "10 seconds")).agg(highest)
 
 
-def run(session: SparkSession, query: Query, mode: str, files: AppFiles, work: Path) -> list[float]:
+def run(
+    session: SparkSession,
+    query: Query,
+    mode: str,
+    settings: Settings,
+    files: AppFiles,
+    work: Path,
+) -> list[float]:
     """Run a query over all files from a fresh checkpoint: seconds of each batch that had rows."""
-    use(session, BEST_STORE, BEST_PARTITIONS)
+    use(session, *settings)
     running = (
         query(session, files)
         .writeStream.outputMode(mode)
