@@ -67,7 +67,7 @@ CONTESTS = (
     Contest("nexmark-q5", baselines.nexmark_q5, "append", 4_000_000, SQL_BAR, "sql"),
     Contest("nexmark-q7", baselines.nexmark_q7, "append", 4_000_000, SQL_BAR, "sql"),
 )
-BATCHES, REPETITIONS = 4, 5
+BATCHES, REPETITIONS = 4, 3
 
 
 def measure(quick: bool) -> Report:
@@ -104,6 +104,7 @@ def compare(report: Report, session: SparkSession, contest: Contest, quick: bool
                 "theirs": partial(theirs, max(SETTINGS, key=theirs)),
             },
             repetitions,
+            warm_up=0,  # plans and settings have been tried
         )
         turns.require_agreement(contest.app)
     key = contest.app.replace("-", "_")
