@@ -166,7 +166,7 @@ class _Interleaved:
 
     def _reads(self, source: _SourceRun) -> list[Callable[[], None]]:
         """What a source could do now."""
-        reads = [
+        reads: list[Callable[[], None]] = [
             partial(self._read, source, number)
             for number, reader in enumerate(source.readers)
             if not reader.ended and source.outlets[number].has_room()
