@@ -156,7 +156,7 @@ class _Interleaved:
         every step would take longer than what they do.
         """
         replicas = (replica for run in self.active.values() for replica in run.replicas)
-        everyone = [*self.sources.values(), *replicas]
+        everyone: list[_SourceRun | ReplicaRun] = [*self.sources.values(), *replicas]
         for one in self.rng.sample(everyone, len(everyone)):
             choices = self._reads(one) if isinstance(one, _SourceRun) else self._works(one)
             if choices:
