@@ -7,7 +7,8 @@ import re
 import socket
 import threading
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -108,10 +109,31 @@ def test_page_and_metrics_are_there_while_it_runs_and_gone_afterwards(command_li
     command_line(*RUN, "--dashboard", "0", "--metrics", "0", "--json")
     assert told.is_set()
     assert "<!doctype html>" in texts["page"].lower()
-    assert 'anabranch_rows_read_total{flow="word-count",source="lines"} 3000.0' in texts["metrics"]
+    assert 'anabranch_read_rows_total{flow="word-count",source="lines"} 3000.0' in texts["metrics"]
     for url in addresses.values():
         with pytest.raises(OSError, match="refused"):
             urlopen(url, timeout=5)
+
+
+def test_a_page_that_goes_with_its_run_says_how_to_see_it_again(command_line, tmp_path):
+    ran = command_line(*RUN, "--json", "--dashboard", "0")
+    assert "the page is gone; with --journal FILE it could be seen again" in ran.err
+    path = tmp_path / "my run.jsonl"
+    ran = command_line(*RUN, "--json", "--dashboard", "0", "--journal", path)
+    assert f"see it again with: anabranch view '{path}'" in ran.err
+    ran = command_line(*RUN, "--json", "--journal", path)
+    assert "see it again" not in ran.err  # there was no page
+
+
+def test_a_page_may_be_told_to_change_nothing():
+    for allowed, status in ((True, 409), (False, 403)):
+        with watching(Wanted(dashboard=0, controls=allowed)) as watchers:
+            url = watchers.page.url + "api/adaptation"
+            headers = {"Content-Type": "application/json", "X-Anabranch": "1"}
+            asked = Request(url, b'{"paused": true}', headers)
+            with pytest.raises(HTTPError) as refused:
+                urlopen(asked, timeout=5)
+        assert refused.value.code == status
 
 
 def test_a_port_that_is_taken_is_said(command_line):

@@ -82,6 +82,8 @@ class RegionMetrics:
         bucket_rows: Tuples that came, by bucket; empty where tuples are not dealt out by bucket,
             as with one replica.
         hottest_key: The key that comes most often there; None if none stands out.
+        replica_in_steps: As `replica_busy`, but in steps alone, where a replica has much to do
+            that is the same for all, whatever comes to it; empty where it has not.
     """
 
     region: str
@@ -93,6 +95,12 @@ class RegionMetrics:
     replica_busy: tuple[float, ...] = ()
     bucket_rows: tuple[int, ...] = ()
     hottest_key: HotKey | None = None
+    replica_in_steps: tuple[float, ...] = ()
+
+    @property
+    def replica_work(self) -> tuple[float, ...]:
+        """What tells replicas apart by what came to them, as parts of the time."""
+        return self.replica_in_steps or self.replica_busy
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,7 @@ class SourceMetrics:
         backlog_rows: How many are known to wait; None when nobody can say.
         lag_ms: How long the tuples read last had waited where they come from, in a queue that
             knows when they came; None elsewhere.
+        busy_share: Part of the time that its readers worked, on average; None where nobody saw it.
     """
 
     source: str
@@ -113,6 +122,7 @@ class SourceMetrics:
     rate_per_s: float
     backlog_rows: int | None = None
     lag_ms: float | None = None
+    busy_share: float | None = None
 
 
 @dataclass(frozen=True)
@@ -185,6 +195,12 @@ class Observation:
         From a tuple's arrival in its queue to its result takes this and the latency.
         """
         return max((s.lag_ms for s in self.sources if s.lag_ms is not None), default=0.0)
+
+    @property
+    def backlog_rows(self) -> int | None:
+        """Tuples that wait to be read, of all sources; None unless all of them know."""
+        known = [s.backlog_rows for s in self.sources if s.backlog_rows is not None]
+        return sum(known) if known and len(known) == len(self.sources) else None
 
     def step(self, name: str) -> StepMetrics:
         """The metrics of one step."""

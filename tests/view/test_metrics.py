@@ -6,6 +6,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -46,6 +47,7 @@ def seen(
     *,
     backlog: int | None = 70,
     lag_ms: float | None = 120.0,
+    reading: float | None = 0.4,
     latency_ms: tuple[float, float] = (250.0, 1500.0),
     skipped: int = 0,
     p999_ms: float | None = None,
@@ -61,7 +63,7 @@ def seen(
             steps=(StepMetrics("split", 1000, 9000, 0.25, None, skipped, 1),),
             pipelines=(PipelineMetrics("split", ("split", "count.combine"), 0.75, 0.1),),
             regions=(RegionMetrics("split", 1, 900.0, queue_rows=30.0),),
-            sources=(SourceMetrics("lines", 1000, 2000.0, backlog, lag_ms),),
+            sources=(SourceMetrics("lines", 1000, 2000.0, backlog, lag_ms, reading),),
             latency_p999_ms=p999_ms,
         )
     )
@@ -97,10 +99,10 @@ def test_before_a_run_there_is_nothing_to_tell():
 def test_rows_and_times_add_up_over_batches(metrics):
     metrics.hear(seen(0))
     metrics.hear(seen(1))
-    assert value(metrics, "anabranch_rows_read_total", flow="word-count", source="lines") == 2000
-    assert value(metrics, "anabranch_rows_written_total") == 20
-    assert value(metrics, "anabranch_step_rows_total", step="split", direction="in") == 2000
-    assert value(metrics, "anabranch_step_rows_total", step="split", direction="out") == 18000
+    assert value(metrics, "anabranch_read_rows_total", flow="word-count", source="lines") == 2000
+    assert value(metrics, "anabranch_written_rows_total") == 20
+    assert value(metrics, "anabranch_step_rows_in_total", step="split") == 2000
+    assert value(metrics, "anabranch_step_rows_out_total", step="split") == 18000
     assert value(metrics, "anabranch_step_busy_seconds_total", step="split") == 0.5
     assert value(metrics, "anabranch_batches_total") == 2
     assert value(metrics, "anabranch_batch_seconds_total", part="scan") == 0.2
@@ -114,18 +116,20 @@ def test_times_are_seconds_and_shares_are_ratios(metrics):
     assert value(metrics, "anabranch_lag_seconds", source="lines") == 0.12
     pipeline = {"region": "split", "pipeline": "split · count.combine"}
     assert value(metrics, "anabranch_pipeline_busy_ratio", **pipeline) == 0.75
+    assert value(metrics, "anabranch_source_busy_ratio", source="lines") == 0.4
 
 
 def test_what_is_counted_since_the_start_is_not_added_up(metrics):
     metrics.hear(seen(0, skipped=2))
     metrics.hear(seen(1, skipped=5))
-    assert value(metrics, "anabranch_rows_skipped_total", step="split") == 5
-    assert value(metrics, "anabranch_rows_late_total", step="split") == 1
+    assert value(metrics, "anabranch_skipped_rows_total", step="split") == 5
+    assert value(metrics, "anabranch_late_rows_total", step="split") == 1
 
 
 def test_what_nobody_knows_has_no_sample(metrics):
     metrics.hear(seen(0))
-    metrics.hear(seen(1, backlog=None, lag_ms=None, latency_ms=(0.0, 0.0)))
+    metrics.hear(seen(1, backlog=None, lag_ms=None, reading=None, latency_ms=(0.0, 0.0)))
+    assert value(metrics, "anabranch_source_busy_ratio", source="lines") is None
     assert value(metrics, "anabranch_backlog_rows", source="lines") is None
     assert value(metrics, "anabranch_lag_seconds", source="lines") is None
     assert value(metrics, "anabranch_latency_seconds", quantile="0.5") is None
@@ -145,7 +149,7 @@ def test_engines_with_batches_have_no_queues_and_those_with_threads_no_batches(m
     threads.hear(RunStarted("word-count", "local", NARROW.to_json(), -1))
     threads.hear(seen(p999_ms=2000.0))
     assert value(threads, "anabranch_queue_rows", region="split") == 30
-    assert value(threads, "anabranch_processor_seconds_total", part="compute") == 0.15
+    assert value(threads, "anabranch_cpu_seconds_total", part="compute") == 0.15
     assert value(threads, "anabranch_batches_total") is None
     assert value(threads, "anabranch_latency_seconds", quantile="0.999") == 2.0
 
@@ -183,7 +187,7 @@ def test_a_run_that_is_over_keeps_its_counts_and_has_no_present(metrics):
     metrics.hear(seen())
     metrics.hear(RunEnded(2.0, 1000, 10, ended=True))
     assert value(metrics, "anabranch_up", flow="word-count") == 0
-    assert value(metrics, "anabranch_rows_read_total", source="lines") == 1000
+    assert value(metrics, "anabranch_read_rows_total", source="lines") == 1000
     assert value(metrics, "anabranch_backlog_rows", source="lines") is None
     assert value(metrics, "anabranch_latency_seconds", quantile="0.5") is None
 
@@ -192,7 +196,7 @@ def test_another_run_starts_from_zero(metrics):
     metrics.hear(seen())
     metrics.hear(RunEnded(2.0, 1000, 10, ended=True))
     metrics.hear(RunStarted("other", "local", NARROW.to_json(), -1))
-    assert value(metrics, "anabranch_rows_read_total", source="lines") is None
+    assert value(metrics, "anabranch_read_rows_total", source="lines") is None
     assert value(metrics, "anabranch_run_info", flow="other", engine="local") == 1
 
 
@@ -208,9 +212,9 @@ def test_names_that_utf_8_cannot_hold_are_told_apart_and_can_be_scraped():
     told.hear(RunStarted("half \ud83d", "local", NARROW.to_json(), -1))
     steps = tuple(StepMetrics(name, rows, 0, 0.0) for name, rows in (("\ud800", 1), ("\udfff", 2)))
     told.hear(Observed(replace(seen().observation, steps=steps)))
-    labels = {"flow": "half \\ud83d", "direction": "in"}
-    assert value(told, "anabranch_step_rows_total", step="\\ud800", **labels) == 1
-    assert value(told, "anabranch_step_rows_total", step="\\udfff", **labels) == 2
+    labels = {"flow": "half \\ud83d"}
+    assert value(told, "anabranch_step_rows_in_total", step="\\ud800", **labels) == 1
+    assert value(told, "anabranch_step_rows_in_total", step="\\udfff", **labels) == 2
 
 
 # --- against a run ----------------------------------------------------------------------------
@@ -241,12 +245,12 @@ def ran() -> tuple[Metrics, Result]:
 def test_counts_are_those_of_the_result(ran):
     metrics, result = ran
     assert result.rows_in == 5000
-    assert value(metrics, "anabranch_rows_read_total", source="s") == result.rows_in
-    assert value(metrics, "anabranch_rows_written_total") == result.rows_out
+    assert value(metrics, "anabranch_read_rows_total", source="s") == result.rows_in
+    assert value(metrics, "anabranch_written_rows_total") == result.rows_out
     assert result.skipped == {"check": 500}
-    assert value(metrics, "anabranch_rows_skipped_total", step="check") == 500
-    assert value(metrics, "anabranch_step_rows_total", step="check", direction="in") == 5000
-    assert value(metrics, "anabranch_step_rows_total", step="check", direction="out") == 4500
+    assert value(metrics, "anabranch_skipped_rows_total", step="check") == 500
+    assert value(metrics, "anabranch_step_rows_in_total", step="check") == 5000
+    assert value(metrics, "anabranch_step_rows_out_total", step="check") == 4500
     assert value(metrics, "anabranch_plan_changes_total") == len(result.reconfigurations)
     assert (value(metrics, "anabranch_step_busy_seconds_total", step="check") or 0) > 0
 
@@ -298,6 +302,14 @@ def test_all_metrics_keep_to_the_conventions():
     found = families(all_told())
     assert {problem: f.name for f in found for problem in lint(f)} == {}
     assert len({family.name for family in found}) == len(found) >= 20
+
+
+def test_the_page_for_prometheus_names_only_what_is_told():
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "prometheus.md"
+    named = set(re.findall(r"anabranch_[a-z_]+", page.read_text()))
+    told = {sample.name for family in families(all_told()) for sample in family.samples}
+    assert named - told == set()
+    assert "anabranch_backlog_rows" in named
 
 
 @pytest.mark.parametrize(
@@ -357,7 +369,7 @@ def test_scrapes_while_events_come_see_whole_observations(metrics):
     try:
         for _ in range(50):
             text = {s.name: s.value for f in families(metrics) for s in f.samples}
-            read = text.get("anabranch_rows_read_total", 0)
+            read = text.get("anabranch_read_rows_total", 0)
             assert read == text.get("anabranch_batches_total", 0) * 1000
     finally:
         over.set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -55,6 +54,7 @@ def observed(
     at_s: float = 1.0,
     replica_busy: dict[str, tuple[float, ...]] | None = None,
     lag_ms: float | None = None,
+    reading: float | None = None,
 ) -> Observed:
     pipelines = tuple(
         PipelineMetrics(region.region, steps, busy[steps], 0.0)
@@ -75,7 +75,7 @@ def observed(
             steps=(StepMetrics("split", 1000, 10, 0.1, skipped=3, late=2),),
             pipelines=pipelines,
             regions=tuple(RegionMetrics(name, 2, 1.0, replica_busy=each) for name, each in told),
-            sources=(SourceMetrics("lines", 1000, 2000.0, 70, lag_ms),),
+            sources=(SourceMetrics("lines", 1000, 2000.0, 70, lag_ms, reading),),
             latency_p999_ms=9.0,
         )
     )
@@ -110,6 +110,21 @@ def test_the_plan_is_a_tree_with_bars_and_the_bottleneck_has_a_word():
         "│  └─ count.combine   ███░░░░░░░  31 %",
         "├─ count  3 replicas  ██████░░░░  60 %",
         "└─ out  1 replica     ░░░░░░░░░░   2 %",
+    ]
+
+
+def test_readers_have_a_bar_and_may_be_the_bottleneck():
+    lines = shown(told(observed(reading=0.97)))
+    assert lines[4:7] == [
+        "├─ lines  2 readers × 1,000 rows  ██████████  97 % bottleneck  2,000 rows/s, 70 wait",
+        "├─ split  2 replicas",
+        "│  ├─ split · trim                ████████░░  82 %",
+    ]
+    narrow = shown(told(observed(reading=0.97)), Size(40, 40))
+    assert "├─ lines  2 readers ×…   97 % bottleneck" in narrow
+    calm = shown(told(observed(reading=0.3)))
+    assert [line for line in calm if "bottleneck" in line] == [
+        "│  ├─ split · trim                ████████░░  82 % bottleneck"
     ]
 
 
@@ -343,50 +358,3 @@ def test_nothing_is_drawn_without_news():
         drawn = file.getvalue()
         threading.Event().wait(0.6)  # two frames' time
         assert file.getvalue() == drawn
-
-
-def lines_of(events: Sequence[Observed | Decision | Reconfiguration]) -> list[str]:
-    progress, file = told(), io.StringIO()
-    with progress.live(Console(file=file, width=20)):
-        for event in events:
-            progress.hear(event)
-    progress.hear(Decision(9.0, "auto", Kind.NOTED, "after the end"))
-    return file.getvalue().splitlines()
-
-
-def test_without_a_terminal_a_line_is_written_every_five_seconds():
-    lines = lines_of([observed(at_s=float(second)) for second in range(1, 13)])
-    assert [line.split(" s  ")[0].strip() for line in lines] == ["5.0", "10.0"]
-    assert lines[0] == (
-        "    5.0 s  1,000 rows/s; rows 5,000 in, 50 out, 3 skipped, 2 late; "
-        "latency 0.4 ms p50, 3.1 ms p99; backlog 70 rows"
-    )
-
-
-def test_without_a_terminal_every_decision_and_plan_change_is_a_line():
-    change = Reconfiguration(4.0, 2, 12.4, ("1 → 2 replicas",), 0, "", PLAN.to_json())
-    decision = Decision(3.0, "auto", Kind.TRIED, "[red]too slow[/red]\nhere")
-    assert lines_of([decision, change]) == [
-        "    3.0 s  auto: [red]too slow[/red]�here, tried",
-        "    4.0 s  plan: 1 → 2 replicas (12 ms pause)",
-    ]
-
-
-def test_a_log_that_nobody_reads_any_more_does_not_concern_the_run():
-    class Closed(io.StringIO):
-        def write(self, text: str) -> int:
-            raise BrokenPipeError
-
-    progress = told()
-    with progress.live(Console(file=Closed())):
-        progress.hear(Decision(3.0, "auto", Kind.NOTED, "x"))
-        progress.hear(Decision(4.0, "auto", Kind.NOTED, "y"))
-    assert str(progress).endswith("auto: y, noted")
-
-
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch):
-    monkeypatch.setenv("TERM", "dumb")
-    progress, file = told(), io.StringIO()
-    with progress.live(Console(file=file, force_terminal=True)):
-        progress.hear(Decision(3.0, "auto", Kind.NOTED, "x"))
-    assert file.getvalue() == "    3.0 s  auto: x, noted\n"

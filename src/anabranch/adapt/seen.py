@@ -153,12 +153,12 @@ class Seen:
     @property
     def backlog(self) -> int | None:
         """Tuples that wait to be read, of all sources; None unless all of them know."""
-        return _backlog(self.now)
+        return self.now.backlog_rows
 
     @property
     def backlog_growth_per_s(self) -> float | None:
         """How fast the backlog grows over the window; None where it is not known."""
-        first, last = _backlog(self.window[0]), _backlog(self.now)
+        first, last = self.window[0].backlog_rows, self.now.backlog_rows
         passed = self.now.at_s - self.window[0].at_s
         if first is None or last is None or passed <= 0:
             return None
@@ -167,7 +167,7 @@ class Seen:
     @property
     def offered(self) -> tuple[float, ...]:
         """What comes to the sources per second, period by period."""
-        backlogs = [_backlog(each) for each in self.window]
+        backlogs = [each.backlog_rows for each in self.window]
         found = list(self.rates)
         for number, (old, new) in enumerate(pairwise(backlogs), start=1):
             if old is not None and new is not None:
@@ -184,11 +184,6 @@ class Seen:
 
 def _length_s(seen: Observation) -> float:
     return seen.times.total_s + seen.times.commit_s
-
-
-def _backlog(seen: Observation) -> int | None:
-    known = [s.backlog_rows for s in seen.sources if s.backlog_rows is not None]
-    return sum(known) if known and len(known) == len(seen.sources) else None
 
 
 def _together(old: StepMetrics, new: StepMetrics) -> StepMetrics:

@@ -2,7 +2,8 @@
 
 A line is `{"event": "Observed", …}` with the fields of that event. A run that was killed leaves a
 file whose last line may be cut off; what stands before it is the journal. So it is when a disk is
-full, which must not cost the run its result.
+full, which must not cost the run its result. Any other line that cannot be read costs itself alone,
+and `Unread` says so.
 
 Lines are written where events are told, without a queue: an event takes less than a
 millisecond, and what has been told is in the file, whatever happens to the process.
@@ -11,20 +12,27 @@ millisecond, and what has been told is in the file, whatever happens to the proc
 from __future__ import annotations
 
 import json
+import sys
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from anabranch.errors import UnknownNameError
 from anabranch.events import Event
+from anabranch.view.answers import counted
 
 EVENTS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Event)}
 BEGINNING = 100
 """So many bytes tell a journal from another file."""
+NAMED = 5
+"""So many problems of a file are kept in words; the others are counted."""
+MOST = sys.float_info.max
+NUMBERS = {int: "a whole number", float: "a number"}
 
 
 def to_object(event: Event) -> dict[str, Any]:
@@ -41,14 +49,44 @@ def to_object(event: Event) -> dict[str, Any]:
 def from_object(content: Mapping[str, Any]) -> Event:
     """The event that `to_object` described; fields that are not known are left out.
 
+    Raises:
+        ValueError: A field is missing or is of another type; says which one.
+
     Example:
         >>> from_object(
         ...     {"event": "RunEnded", "at_s": 2, "rows_in": 1, "rows_out": 1, "ended": True}
         ... )
-        RunEnded(at_s=2, rows_in=1, rows_out=1, ended=True, error='')
+        RunEnded(at_s=2.0, rows_in=1, rows_out=1, ended=True, error='')
     """
-    event: Event = _read(EVENTS[content["event"]], content)
+    name = content["event"]
+    event: Event = _read(EVENTS[name], content, name)
     return event
+
+
+@dataclass
+class Unread:
+    """What of a journal could not be read or shown: how often, and why the first times.
+
+    Example:
+        >>> unread = Unread()
+        >>> unread.note("line 3", "Decision.at_s is 'soon', not a number")
+        >>> print(unread)
+        1 event could not be shown: line 3: Decision.at_s is 'soon', not a number
+    """
+
+    count: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def note(self, where: str, why: str) -> None:
+        """One more."""
+        self.count += 1
+        if self.count <= NAMED:
+            self.problems.append(f"{where}: {why}")
+
+    def __str__(self) -> str:
+        more = self.count - len(self.problems)
+        told = "; ".join(self.problems) + (f"; and {more} more" if more else "")
+        return f"{counted(self.count, 'event')} could not be shown: {told}"
 
 
 class JournalFile:
@@ -97,34 +135,42 @@ class JournalFile:
             line = line[self._file.write(line) :]
 
 
-def read_journal(path: Path) -> Iterator[Event]:
-    """The events of a file, up to the first line that is no JSON; unknown events are left out."""
+def read_journal(path: Path, unread: Unread | None = None) -> Iterator[Event]:
+    """The events of a file.
+
+    Events that this version does not know are left out, and so is a last line that is cut off.
+
+    Args:
+        path: The file.
+        unread: Where to note lines that cannot be read.
+    """
+    unread = unread if unread is not None else Unread()
     with path.open(encoding="utf-8", errors="replace") as file:
-        first = file.readline()
-        yield _first_event(path, first)
-        for line in file:
+        yield _first_event(path, file.readline())
+        for number, line in enumerate(file, start=2):
             try:
                 content = json.loads(line)
-                kind = content["event"]
-            except (ValueError, KeyError, TypeError, RecursionError):
-                return
-            try:
-                event = from_object(content)
-            except (ValueError, KeyError, TypeError):
-                if isinstance(kind, str):  # a later version may tell more
-                    continue
-                return
-            yield event
+                if content["event"] in EVENTS or not isinstance(content["event"], str):
+                    yield from_object(content)
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                if line.endswith("\n"):
+                    unread.note(f"line {number}", _why(line, error))
 
 
 def _first_event(path: Path, line: str) -> Event:
     try:
         return from_object(json.loads(line))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        nothing = "an empty line" if line else "an empty file"
         raise _no_journal(
-            path, line[:60].strip() or nothing, "write one with `anabranch run APP --journal FILE`"
+            path, _why(line, error), "write one with `anabranch run APP --journal FILE`"
         ) from error
+
+
+def _why(line: str, error: Exception) -> str:
+    """What is wrong with a line: a field of an event, or all of it."""
+    if isinstance(error, _Unfit):
+        return str(error)
+    return line[:60].strip() or ("an empty line" if line else "an empty file")
 
 
 def _require_journal_or_nothing(path: Path) -> None:
@@ -143,15 +189,53 @@ def _no_journal(path: Path, got: str, remedy: str) -> UnknownNameError:
     return UnknownNameError(str(path), "a journal: a line of JSON for every event", got, remedy)
 
 
-def _read(kind: Any, value: Any) -> Any:
+class _Unfit(ValueError):
+    """A field that does not hold what it should."""
+
+
+def _read(kind: Any, value: Any, where: str) -> Any:
     """A value of JSON in the type that a field has."""
     if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        known = [each.name for each in fields(kind) if each.name in value]
-        return kind(**{name: _read(hints[name], value[name]) for name in known})  # type: ignore[operator]
+        return _read_fields(kind, value, where)
     if get_origin(kind) is tuple:
-        return tuple(_read(get_args(kind)[0], each) for each in value)
+        _require(isinstance(value, list), where, value, "a list")
+        inner = get_args(kind)[0]
+        return tuple(_read(inner, each, f"{where}[{n}]") for n, each in enumerate(value))
     if get_origin(kind) in (Union, types.UnionType):
-        inner = [each for each in get_args(kind) if each is not types.NoneType]
-        return None if value is None else _read(inner[0], value)
-    return kind(value) if isinstance(kind, type) and issubclass(kind, Enum) else value
+        inner = next(each for each in get_args(kind) if each is not types.NoneType)
+        return None if value is None else _read(inner, value, where)
+    if issubclass(kind, Enum):
+        _require(value in [each.value for each in kind], where, value, "a word that is known")
+        return kind(value)
+    if kind in (int, float):
+        _require(_is_number(kind, value), where, value, NUMBERS[kind])
+        return kind(value)
+    _require(isinstance(value, kind), where, value, "a text" if kind is str else "true or false")
+    return value
+
+
+def _read_fields(kind: Any, value: Any, where: str) -> Any:
+    _require(isinstance(value, dict), where, value, "an object")
+    hints = _hints(kind)
+    for each in fields(kind):
+        if each.name not in value and each.default is each.default_factory is MISSING:
+            raise _Unfit(f"{where}.{each.name} is missing")
+    known = [name for name in hints if name in value]
+    return kind(**{name: _read(hints[name], value[name], f"{where}.{name}") for name in known})
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _is_number(kind: type, value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    # Neither infinite nor "NaN", which Python writes and no browser reads.
+    return isinstance(value, int | kind) and abs(value) <= MOST
+
+
+def _require(fits: bool, where: str, value: object, expected: str) -> None:
+    if not fits:
+        raise _Unfit(f"{where} is {json.dumps(value, ensure_ascii=False)[:60]}, not {expected}")

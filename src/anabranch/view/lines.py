@@ -57,6 +57,6 @@ def line_of(now: Standing) -> str:
         f"rows {now.rows}",
         f"latency {latency_line(seen.latency_p50_ms, seen.latency_p99_ms)}",
         *([f"lag {milliseconds(lag_ms)}"] if lag_ms is not None else []),
-        f"backlog {backlog_line(seen.sources)}",
+        f"backlog {backlog_line(seen)}",
     ]
     return f"{seen.at_s:7.1f} s  {'; '.join(parts)}"

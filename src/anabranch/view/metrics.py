@@ -6,7 +6,6 @@ that cannot tell, has no sample: a zero would be taken for a measurement.
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -34,13 +33,12 @@ from anabranch.events import (
     RunStarted,
 )
 from anabranch.plan.plan import Plan
+from anabranch.view.addresses import url_of
 from anabranch.view.metric_names import COUNTERS, GAUGES, LATENCY, LATENCY_HELP
 
 MS = 1000.0
 BATCH_PARTS = ("fixed", "scan", "shuffle", "compute", "state", "sink", "commit")
 WORK_PARTS = ("scan", "compute", "sink")
-EVERYWHERE = ("0.0.0.0", "::")
-"""Addresses to listen at, and none to ask at."""
 
 Labels = tuple[str, ...]
 Values = defaultdict[str, dict[Labels, float]]
@@ -133,21 +131,21 @@ class Metrics:
 
     def _observed(self, seen: Observation) -> None:
         for source in seen.sources:
-            self._count("anabranch_rows_read", source.rows, source.source)
-        self._count("anabranch_rows_written", seen.rows_out)
+            self._count("anabranch_read_rows", source.rows, source.source)
+        self._count("anabranch_written_rows", seen.rows_out)
         for step in seen.steps:
-            self._count("anabranch_step_rows", step.rows_in, step.step, "in")
-            self._count("anabranch_step_rows", step.rows_out, step.step, "out")
+            self._count("anabranch_step_rows_in", step.rows_in, step.step)
+            self._count("anabranch_step_rows_out", step.rows_out, step.step)
             self._count("anabranch_step_busy_seconds", step.busy_s, step.step)
-            self._count_up_to("anabranch_rows_skipped", step.skipped, step.step)
-            self._count_up_to("anabranch_rows_late", step.late, step.step)
+            self._count_up_to("anabranch_skipped_rows", step.skipped, step.step)
+            self._count_up_to("anabranch_late_rows", step.late, step.step)
         self._times(seen)
         self._now(seen)
 
     def _times(self, seen: Observation) -> None:
         if seen.in_batches:
             self._count("anabranch_batches", 1)
-        name = "anabranch_batch_seconds" if seen.in_batches else "anabranch_processor_seconds"
+        name = "anabranch_batch_seconds" if seen.in_batches else "anabranch_cpu_seconds"
         for part in BATCH_PARTS if seen.in_batches else WORK_PARTS:
             self._count(name, getattr(seen.times, f"{part}_s"), part)
 
@@ -157,6 +155,9 @@ class Metrics:
         gauges["anabranch_pipeline_busy_ratio"] = {
             (p.region, " · ".join(p.steps)): p.busy_share for p in seen.pipelines
         }
+        gauges["anabranch_source_busy_ratio"] = _known(
+            ((s.source,), s.busy_share) for s in seen.sources
+        )
         if not seen.in_batches:  # nothing waits between steps where a batch is worked on whole
             gauges["anabranch_queue_rows"] = {(r.region,): r.queue_rows for r in seen.regions}
         gauges["anabranch_backlog_rows"] = _known(
@@ -176,7 +177,7 @@ class Metrics:
 
     def _ended(self, event: RunEnded) -> None:
         """A run that is over has nothing that is true now; what it has counted stays."""
-        self._count_up_to("anabranch_rows_written", event.rows_out)
+        self._count_up_to("anabranch_written_rows", event.rows_out)
         self._gauges = defaultdict(dict, {"anabranch_up": {(): 0}})
         self._latency = {}
 
@@ -224,8 +225,7 @@ class Endpoint:
         """Hold a server that listens already."""
         self._server, self._thread = server, thread
         host, self.port = server.server_address[:2]
-        reached = socket.gethostname() if host in EVERYWHERE else str(host)
-        self.url = f"http://{_in_url(reached)}:{self.port}/metrics"
+        self.url = f"{url_of(str(host), self.port)}/metrics"
 
     def close(self) -> None:
         """Stop listening; again does nothing."""
@@ -252,7 +252,3 @@ def _known(values: Iterable[tuple[Labels, float | None]]) -> dict[Labels, float]
 def _in_utf8(label: str) -> str:
     """A label that can be sent: half a character of UTF-16, which names may hold, cannot."""
     return label.encode(errors="backslashreplace").decode()
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -32,12 +32,14 @@ class Row:
         busy: How busy it is; None where nobody knows.
         marked: Whether it holds the others up.
         leaf: Whether it is a pipeline, in a region.
+        figures: What stands at its right.
     """
 
     label: str
     busy: float | None = None
     marked: bool = False
     leaf: bool = False
+    figures: str = ""
 
 
 def tree(now: Standing, width: int, room: int) -> list[Text]:
@@ -47,8 +49,8 @@ def tree(now: Standing, width: int, room: int) -> list[Text]:
     """
     if now.plan is None or room < 1:
         return []
-    sources = [source_row(now, source) for source in now.plan.sources]
     busy, marked = now.busy(), bottleneck(now.seen)
+    sources = [source_row(now, source, busy, marked) for source in now.plan.sources]
     whole = [region_rows(region, busy, marked) for region in now.plan.regions]
     rows = sources + [row for rows in whole for row in rows]
     if len(rows) > room:  # a line for each region
@@ -61,14 +63,18 @@ def tree(now: Standing, width: int, room: int) -> list[Text]:
     return drawn(rows, width) + ([_rest(left_out)] if left_out else [])
 
 
-def source_row(now: Standing, source: SourcePlan) -> Row:
-    """A source: readers, rate, and what waits there."""
-    label = f"{source.source}  {readers_line(source)}"
+def source_row(
+    now: Standing, source: SourcePlan, busy: Mapping[Pipeline, float], marked: Pipeline | None
+) -> Row:
+    """A source: readers, rate, what waits there, and how busy the readers are."""
+    figures = ""
     for seen in now.seen.sources if now.seen is not None else ():
         if seen.source == source.source:
-            label += f"  {seen.rate_per_s:,.0f} rows/s"
-            label += "" if seen.backlog_rows is None else f", {seen.backlog_rows:,} wait"
-    return Row(label)
+            figures = f"  {seen.rate_per_s:,.0f} rows/s"
+            figures += "" if seen.backlog_rows is None else f", {seen.backlog_rows:,} wait"
+    key = (source.source, (source.source,))
+    label = f"{source.source}  {readers_line(source)}"
+    return Row(label, busy.get(key), marked == key, figures=figures)
 
 
 def region_rows(
@@ -110,7 +116,7 @@ def drawn(rows: list[Row], width: int) -> list[Text]:
     lines = []
     for label, row in pairs:
         if row.busy is None:
-            lines.append(Text(label))
+            lines.append(Text(label + row.figures))
             continue
         line = Text(_cut(label, column) + "  ")
         if width >= ROOM_FOR_BARS:
@@ -118,6 +124,8 @@ def drawn(rows: list[Row], width: int) -> list[Text]:
         line.append(f"{row.busy * 100:3.0f} %", style=_style(row.busy))
         if row.marked and width >= ROOM_FOR_MARKS:
             line.append(f" {MARK}", style="bold red")
+        if line.cell_len + cell_len(row.figures) <= width:
+            line.append(row.figures)
         lines.append(line)
     return lines
 

@@ -27,6 +27,7 @@ from anabranch.view.lines import Lines
 from anabranch.view.standing import MINUTE_S, Entry, Standing, Stretch
 from anabranch.view.terminal import on_terminal
 from anabranch.view.words import (
+    RECENT,
     backlog_line,
     lag_lines,
     latency_line,
@@ -35,7 +36,6 @@ from anabranch.view.words import (
     work_line,
 )
 
-RECENT = 5
 JOURNAL = 20
 
 
@@ -92,7 +92,7 @@ class Progress:
                 self._started.engine if self._started is not None else None,
                 self._plan,
                 self._recent[-1] if self._recent else None,
-                recent_rate_per_s(self._recent) if self._recent else 0.0,
+                recent_rate_per_s(self._recent),
                 self._rows_in,
                 self._rows_out,
                 sum(step.skipped for step in self._steps.values()),
@@ -115,7 +115,7 @@ class Progress:
                 work_line(now.seen),
                 f"latency  {latency_line(now.seen.latency_p50_ms, now.seen.latency_p99_ms)}",
                 *lag_lines(now.seen),
-                f"backlog  {backlog_line(now.seen.sources)}",
+                f"backlog  {backlog_line(now.seen)}",
             ]
         if now.plan is not None:
             lines.append(f"plan     {plan_line(now.plan)}")

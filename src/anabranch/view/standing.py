@@ -15,7 +15,7 @@ LEAST_BUSY = 0.5
 """What is less busy than this holds nothing up."""
 
 Pipeline = tuple[str, tuple[str, ...]]
-"""A region, and the steps of one of its pipelines."""
+"""A region, and the steps of one of its pipelines; a source stands for its own readers."""
 
 
 @dataclass(frozen=True)
@@ -96,25 +96,32 @@ class Standing:
         return f"{self.rows_in:,} in, {self.rows_out:,} out{''.join(lost)}"
 
     def busy(self) -> dict[Pipeline, float]:
-        """Busy shares of the pipelines that were seen, by region and steps."""
+        """Busy shares of the sources and pipelines that were seen, by region and steps."""
         return busy_shares(self.seen) if self.seen is not None else {}
 
 
 def busy_shares(seen: Observation) -> dict[Pipeline, float]:
-    """How busy each pipeline is; the busiest one of a region, in the region's busiest replica.
+    """How busy each source and pipeline is; a region's busiest one, in its busiest replica.
 
-    Averages of a region's pipelines say which of them its hottest replica is held up by.
+    Averages of a region's pipelines say which of them its hottest replica is held up by. Sources
+    whose readers nobody watched are left out.
 
     Example:
-        >>> from anabranch.events import BatchTimes, PipelineMetrics, RegionMetrics
+        >>> from anabranch.events import BatchTimes, PipelineMetrics, RegionMetrics, SourceMetrics
         >>> times = BatchTimes(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         >>> busy = (PipelineMetrics("a", ("a",), 0.4, 0.0), PipelineMetrics("a", ("b",), 0.3, 0.0))
         >>> hot = (RegionMetrics("a", 2, 10.0, replica_busy=(0.7, 0.1)),)
-        >>> seen = Observation(1.0, 0, 0, 0, times, 0.0, 0.0, pipelines=busy, regions=hot)
+        >>> read = (SourceMetrics("s", 5, 5.0, busy_share=0.2), SourceMetrics("t", 5, 5.0))
+        >>> seen = Observation(1.0, 0, 0, 0, times, 0.0, 0.0, (), busy, hot, read)
         >>> busy_shares(seen)
-        {('a', ('a',)): 0.7, ('a', ('b',)): 0.3}
+        {('s', ('s',)): 0.2, ('a', ('a',)): 0.7, ('a', ('b',)): 0.3}
     """
-    shares = {(each.region, each.steps): each.busy_share for each in seen.pipelines}
+    shares: dict[Pipeline, float] = {
+        (each.source, (each.source,)): each.busy_share
+        for each in seen.sources
+        if each.busy_share is not None
+    }
+    shares |= {(each.region, each.steps): each.busy_share for each in seen.pipelines}
     for region in seen.regions:
         own = [pipeline for pipeline in shares if pipeline[0] == region.region]
         if own:
@@ -124,14 +131,17 @@ def busy_shares(seen: Observation) -> dict[Pipeline, float]:
 
 
 def bottleneck(seen: Observation | None) -> Pipeline | None:
-    """The pipeline that is busiest, in its busiest replica; None where none has much to do.
+    """The source or pipeline that is busiest; None where none has much to do.
 
     Example:
-        >>> from anabranch.events import BatchTimes, PipelineMetrics
+        >>> from anabranch.events import BatchTimes, PipelineMetrics, SourceMetrics
         >>> times = BatchTimes(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         >>> busy = (PipelineMetrics("a", ("a",), 0.7, 0.0), PipelineMetrics("b", ("b",), 0.9, 0.0))
         >>> bottleneck(Observation(1.0, 0, 0, 0, times, 0.0, 0.0, pipelines=busy))
         ('b', ('b',))
+        >>> read = (SourceMetrics("s", 5, 5.0, busy_share=0.95),)
+        >>> bottleneck(Observation(1.0, 0, 0, 0, times, 0.0, 0.0, (), busy, (), read))
+        ('s', ('s',))
     """
     shares = busy_shares(seen) if seen is not None else {}
     busiest = max(shares, key=lambda pipeline: shares[pipeline], default=None)

@@ -151,7 +151,7 @@ def header(now: Standing, width: int) -> list[Text]:
     waits = [
         latency_line(seen.latency_p50_ms, seen.latency_p99_ms),
         *([f"lag {milliseconds(lag_ms)}"] if lag_ms is not None else []),
-        f"backlog {backlog_line(seen.sources)}",
+        f"backlog {backlog_line(seen)}",
     ]
     return [
         first_line(now, seen, width),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from anabranch.events import BatchTimes, Observation, Reconfiguration, SourceMetrics
+from anabranch.events import BatchTimes, Observation, Reconfiguration
 from anabranch.plan.plan import Plan, SourcePlan
 from anabranch.view.answers import counted
+
+RECENT = 5
+"""So many observations are lately: enough for a rate that does not jump."""
 
 
 def known_lag_ms(seen: Observation) -> float | None:
@@ -34,16 +37,18 @@ def work_line(seen: Observation) -> str:
     )
 
 
-def backlog_line(sources: Iterable[SourceMetrics]) -> str:
+def backlog_line(seen: Observation) -> str:
     """How many rows wait to be read; unknown as soon as one source cannot tell.
 
     Example:
-        >>> backlog_line([SourceMetrics("a", 10, 5.0, 70), SourceMetrics("b", 10, 5.0, 1000)])
+        >>> from anabranch.events import SourceMetrics
+        >>> both = (SourceMetrics("a", 10, 5.0, 70), SourceMetrics("b", 10, 5.0, 1000))
+        >>> times = BatchTimes(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        >>> backlog_line(Observation(1.0, 0, 0, 0, times, 0.0, 0.0, sources=both))
         '1,070 rows'
     """
-    waiting = [each.backlog_rows for each in sources]
-    known = [rows for rows in waiting if rows is not None]
-    return f"{sum(known):,} rows" if known and len(known) == len(waiting) else "unknown"
+    waiting = seen.backlog_rows
+    return "unknown" if waiting is None else f"{waiting:,} rows"
 
 
 def latency_line(p50_ms: float, p99_ms: float) -> str:
@@ -67,10 +72,21 @@ def milliseconds(value: float) -> str:
 
 
 def recent_rate_per_s(recent: Sequence[Observation]) -> float:
-    """Rows a second over the newest observations, with the time between batches."""
-    first, last = recent[0], recent[-1]
-    seconds = last.at_s - first.at_s + first.times.total_s
+    """Rows a second over the newest observations: what every view calls the rate.
+
+    Example:
+        >>> times = BatchTimes(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        >>> seen = [Observation(at_s, 0, 300, 0, times, 0.0, 0.0) for at_s in (2.0, 4.0)]
+        >>> recent_s(seen), recent_rate_per_s(seen), recent_rate_per_s([])
+        (3.0, 200.0, 0.0)
+    """
+    seconds = recent_s(recent)
     return sum(each.rows_in for each in recent) / seconds if seconds > 0 else 0.0
+
+
+def recent_s(recent: Sequence[Observation]) -> float:
+    """How long some observations took together, with the time between batches."""
+    return recent[-1].at_s - recent[0].at_s + recent[0].times.total_s if recent else 0.0
 
 
 def plan_line(plan: Plan) -> str:

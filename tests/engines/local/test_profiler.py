@@ -89,6 +89,19 @@ def test_a_replica_is_as_busy_as_its_busiest_thread(watched: Any):
     assert region.replica_busy == pytest.approx((0.5, 0.1))
 
 
+def test_a_source_is_as_busy_as_its_readers_on_average(watched: Any):
+    profiler, plan = watched
+    plan = plan.with_source("rows", replicas=2)
+    readers = [Scripted("rows", ("rows",), reader) for reader in range(2)]
+    for reader, cpu_s in zip(readers, (0.7, 0.1), strict=True):
+        profiler.watch(reader)
+        reader.work("rows", 0, 10, cpu_s, rest_s=0.1)
+    (source,) = profiler.look(1.0, plan, written=0).sources
+    assert (source.rows, source.busy_share) == (20, pytest.approx(0.5))
+    readers[1].work("rows", 0, 10, cpu_s=0.4)
+    assert profiler.look(2.0, plan, written=0).sources[0].busy_share == pytest.approx(0.2)
+
+
 def test_a_look_tells_what_came_to_each_bucket_since_the_last_one(watched: Any):
     profiler, plan = watched
     loads = next(run.loads for run in profiler._regions if run.region.name == "count")

@@ -21,6 +21,7 @@ from anabranch.events import (
     RunEnded,
     RunStarted,
 )
+from anabranch.flow import Flow
 from anabranch.plan.bucket_map import balanced
 from anabranch.plan.machine import Machine
 from anabranch.plan.plan import Plan
@@ -154,6 +155,29 @@ def test_busy_shares_are_those_of_the_second_alone():
     run.apply(START.with_replicas("a", 3))
     run.wait(2.0)
     assert observed(events)[-1].pipelines[0].busy_share == pytest.approx(0.25)
+
+
+def test_readers_are_as_busy_as_the_profile_says_that_reading_is():
+    """Reading takes 1 ms, the region behind it 4: of ten readers' time a fortieth is work."""
+    profile = in_ms(operator("read", 1), keyed("a", 4))
+    flow = Flow("app")
+    flow.source("read", ab.memory([{"k": 1}])).aggregate("a", key="k", n=ab.count()).sink(
+        "out", ab.collect()
+    )
+    plan = Plan.sequential(flow).with_source("read", replicas=10)
+    run, events = engine(plan, flow=flow, profile=profile, cores=16)
+    run.wait(3.0)
+    last = observed(events)[-1]
+    (source,) = last.sources
+    assert source.rate_per_s == pytest.approx(250, rel=0.01)
+    assert source.busy_share == pytest.approx(0.025, rel=0.01)
+    assert last.pipelines[0].busy_share == pytest.approx(1.0, rel=0.01)
+
+
+def test_nobody_knows_how_busy_readers_are_that_no_profile_names():
+    run, events = engine()
+    run.wait(1.0)
+    assert observed(events)[-1].sources[0].busy_share is None
 
 
 def skewed(share: float, replicas: int) -> RegionMetrics:

@@ -78,6 +78,9 @@ spark = session("local[2,4]", app="d", conf={"spark.ui.enabled": "true", "spark.
 words = word_count.build(rows=400).writing({"out": ab.collect()})
 plan = ab.Plan.sequential(words).with_source("lines", batch_rows=100)
 ab.run(words, plan=plan, session=spark)
+again = word_count.build(rows=100).writing({"out": ab.collect()})
+wide = ab.Plan.sequential(again).with_source("lines", replicas=2).with_replicas("count", 3)
+ab.run(again, plan=wide.with_replicas("split", 2), session=spark)
 bold = ab.Flow("<b>bold</b> & more")
 numbers = ab.generate(lambda rng, index: {"x": index}, pa.schema([("x", pa.int64())]), 10)
 bold.source("s", numbers).deduplicate("<br/>once", key="x").sink("out", ab.collect())
@@ -130,8 +133,20 @@ def test_names_with_markup_are_shown_as_they_are(pages, page):
 
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
+def test_each_stage_has_the_name_of_its_own_regions(pages):
+    told = [s for s in pages["stages"] if s["description"].endswith(": split | count")]
+    by_number = sorted(told, key=lambda stage: stage["stageId"])
+    assert [stage["name"] for stage in by_number] == ["split", "count"]
+    whole = [s["name"] for s in pages["stages"] if s["description"].endswith(": split · count")]
+    assert set(whole) == {"split · count"}
+    assert ">&lt;br/&gt;once<" in pages["stages for people"]
+    assert "<br/>once" not in pages["stages for people"] + pages["jobs for people"]
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 def test_a_query_can_still_be_cancelled_by_its_job_group(pages):
-    of_words = [job for job in pages["jobs"] if "word-count" in job["description"]]
+    of_words = [job for job in pages["jobs"] if "split · count" in job["description"]]
     (group,) = {job["jobGroup"] for job in of_words}
     told = [run["description"] for run in pages["sql"]]
     assert any(f"runId = {group}" in text for text in told)

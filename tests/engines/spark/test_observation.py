@@ -161,6 +161,26 @@ def test_pipelines_are_busy_for_a_part_of_the_time(told: Told) -> None:
     assert any(p.busy_share > 0 for p in told.batches[0].pipelines)
 
 
+def test_a_region_is_as_busy_as_its_replicas(told: Told) -> None:
+    for batch in told.batches:
+        for region in batch.regions:
+            [whole] = [p.busy_share for p in batch.pipelines if p.region == region.region]
+            assert sum(region.replica_busy) / region.replicas == pytest.approx(whole)
+            pairs = zip(region.replica_in_steps, region.replica_busy, strict=True)
+            assert all(0 <= in_steps <= busy for in_steps, busy in pairs)
+    assert any(batch.pipelines[0].busy_share > 0 for batch in told.batches)
+
+
+def test_reading_is_the_work_of_the_source_and_of_no_region(told: Told) -> None:
+    for batch in told.batches:
+        [source], times = batch.sources, batch.times
+        assert source.busy_share == pytest.approx(times.scan_s / times.total_s)
+        # One reader, and steps that run one after another: together they take no longer than that.
+        alone = [r.region for r in batch.regions if r.region != "totals"]
+        busy = sum(p.busy_share for p in batch.pipelines if p.region in alone)
+        assert source.busy_share + busy <= 1.0
+
+
 def test_regions_and_sources_tell_their_throughput(told: Told) -> None:
     for batch in told.batches:
         [source] = batch.sources

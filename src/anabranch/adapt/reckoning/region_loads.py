@@ -112,10 +112,10 @@ def split(rows: Sequence[float], busy: Sequence[float]) -> tuple[float, tuple[fl
 
 def _busy_s(told: list[tuple[RegionMetrics, float]], replicas: int) -> tuple[float, ...] | None:
     """Busy seconds of each replica; None unless every period tells of all of them."""
-    if any(len(metrics.replica_busy) != replicas for metrics, _ in told):
+    if any(len(metrics.replica_work) != replicas for metrics, _ in told):
         return None
     spent = tuple(
-        sum(metrics.replica_busy[replica] * seconds for metrics, seconds in told)
+        sum(metrics.replica_work[replica] * seconds for metrics, seconds in told)
         for replica in range(replicas)
     )
     return spent if max(spent) > 0 else None

@@ -54,7 +54,7 @@ class Spread:
         if not sum(loads):
             return None
         replicas = seen.plan.region(region).replicas
-        busy = [sum(shares) for shares in zip(*(r.replica_busy for r in counted), strict=False)]
+        busy = [sum(shares) for shares in zip(*(r.replica_work for r in counted), strict=False)]
         bucket_map = seen.plan.region(region).bucket_map
         slowness = _slowness(busy, replica_loads(bucket_map, loads, replicas))
         return Spread(loads, slowness, bucket_map)

@@ -108,16 +108,7 @@ class Profiler:
         done = self._read_probes()
         steps = done.steps
         p50, p99, p999 = self._latencies.look((0.5, 0.99, 0.999))
-        sources = tuple(
-            SourceMetrics(
-                run.name,
-                steps[run.name].rows_out,
-                steps[run.name].rows_out / elapsed_s,
-                run.dispenser.backlog(),
-                run.lag_ms,
-            )
-            for run in self._sources
-        )
+        sources = tuple(self._source_metrics(run, plan, done, elapsed_s) for run in self._sources)
         rows_out, self._written = written - self._written, written
         seen = Observation(
             at_s,
@@ -158,6 +149,20 @@ class Profiler:
                 steps[step].rows_in = max(seen, came) if step in self._shared else seen + came
                 steps[step].rows_out += rows_out - old[2]
         return found
+
+    def _source_metrics(
+        self, run: SourceRun, plan: Plan, done: _Done, elapsed_s: float
+    ) -> SourceMetrics:
+        rows = done.steps[run.name].rows_out
+        whole_s = elapsed_s * plan.source(run.name).replicas
+        return SourceMetrics(
+            run.name,
+            rows,
+            rows / elapsed_s,
+            run.dispenser.backlog(),
+            run.lag_ms,
+            min(1.0, done.pipeline_s(run.name, (run.name,)) / whole_s),
+        )
 
     def _step_metrics(self, steps: Mapping[str, Tally]) -> tuple[StepMetrics, ...]:
         found = []

@@ -83,7 +83,7 @@ class Observer:
         elapsed_s = max(now_s - self.looked_s, 1e-9)
         self.looked_s = now_s
         steps, done = self._steps(), self._look_at_threads(regions)
-        sources = tuple(self._source(name, elapsed_s, steps) for name in self._names.sources)
+        sources = tuple(self._source(name, elapsed_s, steps, done) for name in self._names.sources)
         p50, p99, p999 = self._run.waits.latencies.look((0.5, 0.99, 0.999))
         found = Observation(
             now_s,
@@ -138,18 +138,36 @@ class Observer:
             found[sink] = StepMetrics(sink, rows, rows, 0.0)
         return found
 
-    def _source(self, name: str, elapsed_s: float, steps: dict[str, StepMetrics]) -> SourceMetrics:
+    def _source(
+        self,
+        name: str,
+        elapsed_s: float,
+        steps: dict[str, StepMetrics],
+        done: Mapping[Key, PipelineTotals],
+    ) -> SourceMetrics:
         operator = self._names.sources[name]
         rows, source = steps[operator].rows_in, self._run.intake.sources[operator]
         backlog = None if source.greedy else whole(source.backlog)
-        return SourceMetrics(name, rows, rows / elapsed_s, backlog)
+        readers, spent = self._readers().get(name), done.get((name, (name,)))
+        busy = None
+        if readers is not None and spent is not None:
+            busy = min(1.0, spent.busy_s / (elapsed_s * readers))
+        return SourceMetrics(name, rows, rows / elapsed_s, backlog, busy_share=busy)
+
+    def _readers(self) -> dict[str, int]:
+        """How many there are of each source that has threads of its own."""
+        specs = [run.spec for run in self._run.network.regions]
+        return {
+            spec.name: spec.choice.replicas
+            for spec in specs
+            if spec.name in self._names.sources and spec.choice.pipelines == ((spec.name,),)
+        }
 
     def _look_at_threads(self, regions: Sequence[Watched]) -> dict[Key, PipelineTotals]:
-        """What each pipeline has done since the last look."""
+        """What each pipeline has done since the last look, and each source's readers."""
         found = {}
-        for key in [
-            (region.region, pipeline) for region in regions for pipeline in region.pipelines
-        ]:
+        keys = [(region.region, pipeline) for region in regions for pipeline in region.pipelines]
+        for key in dict.fromkeys([*keys, *((name, (name,)) for name in self._readers())]):
             now = self._run.totals.pipelines[key]
             then = self._threads.get(key, PipelineTotals())
             self._threads[key] = replace(now)

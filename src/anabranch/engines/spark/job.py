@@ -17,6 +17,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 from anabranch.engines.spark import wire
 from anabranch.engines.spark.layout import Layout, Station
 from anabranch.engines.spark.program import Batch, Outcome
+from anabranch.engines.spark.stage_names import named_stages
 from anabranch.engines.spark.task import run_task
 from anabranch.errors import EngineError
 from anabranch.plan.regions import RegionKind
@@ -46,10 +47,12 @@ def run_job(
 ) -> Outcome:
     """Run a micro-batch; one action, so that nothing runs twice."""
     packed = pickle.dumps(batch, protocol=5)
+    stages = [" · ".join(regions_of(layout, stage)) for stage in range(layout.last_stage + 1)]
+    names = [shortened(each) for each in stages]
 
     def step(stage: int) -> Any:
         task: Any = partial(run_task, program, packed, stage)
-        task.__name__ = shortened(" · ".join(regions_of(layout, stage)))  # on Spark's SQL page
+        task.__name__ = names[stage]  # on Spark's SQL page
         return task
 
     # Of this thread, which is the query's. Its job group stays: Spark cancels the query by that.
@@ -62,7 +65,8 @@ def run_job(
         frame = frame.repartitionById(layout.tasks[stage], "target")
         frame = frame.mapInArrow(step(stage), ROW)
     try:
-        table: pa.Table = frame.toArrow()
+        with named_stages(spark, frame, names):
+            table: pa.Table = frame.toArrow()
     except PySparkException as error:
         raise EngineError(
             f"batch {batch.version}",
@@ -76,7 +80,8 @@ def run_job(
 def description(layout: Layout, batch: Batch) -> str:
     """What Spark's pages say of a job and its stages: the flow, the batch, and regions by stage.
 
-    A bar stands where tuples are dealt out anew, which is where another stage begins.
+    A bar stands where tuples are dealt out anew, which is where another stage begins. Spark has one
+    description for all stages of a job; beside it stands the stage's own name (`stage_names.py`).
     """
     stages = [regions_of(layout, stage) for stage in range(layout.last_stage + 1)]
     regions = " | ".join(map(" · ".join, stages))

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from anabranch.engines.bucket_loads import Loads, bucket_rows, hottest_key
 from anabranch.engines.spark.batches import Done
 from anabranch.engines.spark.layout import Layout
+from anabranch.engines.spark.work import (
+    Report,
+    pipeline_metrics,
+    replica_busy,
+    replica_in_steps,
+    source_busy,
+)
 from anabranch.events import (
     BatchTimes,
     Observation,
-    PipelineMetrics,
     Reconfiguration,
     RegionMetrics,
     SourceMetrics,
     StepMetrics,
 )
-from anabranch.plan.plan import Plan, RegionPlan
+from anabranch.plan.plan import Plan
 from anabranch.plan.regions import RegionKind
-
-Report = dict[str, Any]
 
 
 def observation_of(
@@ -44,9 +47,9 @@ def observation_of(
         batch_times(layout, reports, total_s, commit_s),
         *latency_ms,
         steps,
-        pipeline_metrics(plan, steps, reports, total_s),
+        pipeline_metrics(plan, reports, total_s),
         region_metrics(plan, steps, reports, total_s),
-        source_metrics(done.read, backlog, reports, total_s),
+        source_metrics(plan, done.read, backlog, reports, total_s),
     )
 
 
@@ -97,38 +100,6 @@ def step_metrics(
     )
 
 
-def pipeline_metrics(
-    plan: Plan, steps: Sequence[StepMetrics], reports: Sequence[Report], total_s: float
-) -> tuple[PipelineMetrics, ...]:
-    """Part of the batch that each pipeline worked, in its steps or besides."""
-    working = {each.step: each.busy_s for each in steps}
-    besides = _besides_steps(reports)
-    found = []
-    for region in plan.regions:
-        whole = max(total_s * region.replicas, 1e-9)
-        for pipeline in region.pipelines:
-            extra = sum(besides[step] for step in pipeline)
-            busy = extra + sum(working.get(step, 0.0) for step in pipeline)
-            found.append(
-                PipelineMetrics(
-                    region.region, pipeline, min(1.0, busy / whole), min(1.0, extra / whole)
-                )
-            )
-    return tuple(found)
-
-
-def _besides_steps(reports: Sequence[Report]) -> Mapping[str, float]:
-    """What tasks did in none of their steps, shared out among these by what they took."""
-    found: defaultdict[str, float] = defaultdict(float)
-    for report in reports:
-        spent = {step: seconds for step, (_, _, seconds) in report["steps"].items()}
-        working = sum(spent.values())
-        besides = max(0.0, report["seconds"]["task"] - working)
-        for step, seconds in spent.items():
-            found[step] += besides * (seconds / working if working else 1 / len(spent))
-    return found
-
-
 def region_metrics(
     plan: Plan, steps: Sequence[StepMetrics], reports: Sequence[Report], total_s: float
 ) -> tuple[RegionMetrics, ...]:
@@ -147,23 +118,12 @@ def region_metrics(
             rows.get(region.pipelines[0][0], 0) / total_s if total_s else 0.0,
             loaded[region.region],
             replica_busy=replica_busy(region, reports, total_s),
+            replica_in_steps=replica_in_steps(region, reports, total_s),
             bucket_rows=bucket_rows(dealt[region.region]),
             hottest_key=hottest_key(dealt[region.region]),
         )
         for region in plan.regions
     )
-
-
-def replica_busy(
-    region: RegionPlan, reports: Sequence[Report], total_s: float
-) -> tuple[float, ...]:
-    """Part of the batch that each replica worked, in its busiest thread."""
-    spent = [0.0] * region.replicas
-    for report in reports:
-        # A region that joined the partitions of a streaming DataFrame has more tasks than replicas.
-        replica, seconds = report["busy"].get(region.region, (0, 0.0))
-        spent[replica % region.replicas] += seconds
-    return tuple(min(1.0, each / total_s) if total_s else 0.0 for each in spent)
 
 
 def loads_by_region(reports: Sequence[Report]) -> defaultdict[str, list[Loads]]:
@@ -176,9 +136,14 @@ def loads_by_region(reports: Sequence[Report]) -> defaultdict[str, list[Loads]]:
 
 
 def source_metrics(
-    read: dict[str, int], backlog: dict[str, int | None], reports: Sequence[Report], total_s: float
+    plan: Plan,
+    read: dict[str, int],
+    backlog: dict[str, int | None],
+    reports: Sequence[Report],
+    total_s: float,
 ) -> tuple[SourceMetrics, ...]:
-    """Tuples read of each source, and how long the last of them had waited."""
+    """Tuples read of each source, how long the last had waited, how busy its readers are."""
+    busy = source_busy(plan, reports, total_s)
     lags: defaultdict[str, list[float]] = defaultdict(list)
     for report in reports:
         for name, told in report["sources"].items():
@@ -190,6 +155,7 @@ def source_metrics(
             rows / total_s if total_s else 0.0,
             backlog[name],
             max(lags[name], default=None),
+            busy[name],
         )
         for name, rows in read.items()
     )
