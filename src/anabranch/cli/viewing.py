@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from anabranch.errors import UnknownNameError
+from anabranch.errors import AnabranchError, UnknownNameError
 from anabranch.events import RunEnded
+from anabranch.view.answers import counted
 from anabranch.view.journal import read_journal
 from anabranch.view.web import DEFAULT_PORT, Dashboard, serve
 
@@ -37,6 +38,10 @@ def view(
     with serve(None, port, address, token, journal=journal.name) as page:
         whole = replayed(journal, page)
         typer.echo(f"{journal} is at {page.url}" + ("" if whole else " (it ends before the run)"))
+        if page.failed:
+            typer.echo(
+                f"{counted(page.failed, 'event')} could not be shown: {page.error}", err=True
+            )
         typer.echo("Ctrl-C ends this", err=True)
         try:
             threading.Event().wait()
@@ -45,11 +50,17 @@ def view(
 
 
 def replayed(journal: Path, page: Dashboard) -> bool:
-    """Let a page hear a journal; whether the run came to its end there."""
+    """Let a page hear a journal; whether the run came to its end there.
+
+    A journal whose first event cannot be shown is refused: without it there is no graph.
+    """
     whole = False
     try:
-        for event in read_journal(journal):
+        for number, event in enumerate(read_journal(journal)):
             page.hear(event)
+            if number == 0:
+                page.settle()
+                _require_shown(journal, page)
             whole = whole or isinstance(event, RunEnded)
     except OSError as error:
         raise UnknownNameError(
@@ -57,3 +68,12 @@ def replayed(journal: Path, page: Dashboard) -> bool:
         ) from error
     page.settle()
     return whole
+
+
+def _require_shown(journal: Path, page: Dashboard) -> None:
+    if isinstance(page.error, AnabranchError):
+        raise page.error
+    if page.error is not None:
+        raise UnknownNameError(
+            str(journal), "a first event that can be shown", repr(page.error), "name another file"
+        ) from page.error

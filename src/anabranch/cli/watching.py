@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -49,6 +50,10 @@ MetricsAddress = Annotated[
 Token = Annotated[
     str | None, typer.Option(help="The token of the page; random where needed and left out.")
 ]
+PageControls = Annotated[
+    bool,
+    typer.Option(" /--no-controls", help="Let the page show the run, and change nothing."),
+]
 JournalPath = Annotated[
     Path | None, typer.Option("--journal", help="A file for all events, for `anabranch view`.")
 ]
@@ -64,6 +69,7 @@ class Wanted:
     address: str = "127.0.0.1"
     token: str | None = None
     metrics_address: str = "127.0.0.1"
+    controls: bool = True
 
 
 @dataclass
@@ -85,7 +91,13 @@ def watching(wanted: Wanted, *first: Listener) -> Iterator[Watchers]:
     found = Watchers(list(first))
     with ExitStack() as open_things:
         if wanted.dashboard is not None:
-            page = serve(None, wanted.dashboard, wanted.address, wanted.token)
+            page = serve(
+                port=wanted.dashboard,
+                address=wanted.address,
+                token=wanted.token,
+                controls=wanted.controls,
+            )
+            open_things.callback(_say_how_to_see_it_again, wanted.journal)
             found.page = open_things.enter_context(page)
             found.listeners.append(found.page.hear)
             typer.echo(f"the page is at {found.page.url}", err=True)
@@ -116,6 +128,15 @@ def with_ports(arguments: Sequence[str]) -> list[str]:
         if argument in PORTS and not given.isdigit():
             filled.append(str(PORTS[argument]))
     return filled
+
+
+def _say_how_to_see_it_again(journal: Path | None) -> None:
+    """A page goes with its run; a reload would find nothing."""
+    if journal is None:
+        again = "with --journal FILE it could be seen again"
+    else:
+        again = f"see it again with: anabranch view {shlex.quote(str(journal))}"
+    typer.echo(f"the page is gone; {again}", err=True)
 
 
 def _journal(path: Path) -> JournalFile:

@@ -16,6 +16,8 @@ LONGEST_LABEL = 24
 LETTER = 6.8
 """Width of a letter of a label; wide ones have twice that."""
 STEP_HEIGHT, LEAST_WIDTH, STEP_MARGIN = 40.0, 70.0, 15.0
+ALONE_WIDTH = 96.0
+"""Of the only step of a region: the page writes `999k/s · 100 %` into it."""
 STEP_GAP, PIPELINE_GAP = 22.0, 26.0
 PIPELINE_PAD, REGION_PAD, TITLE = 8.0, 8.0, 18.0
 CARD, MOST_CARDS = 4.0, 3
@@ -119,9 +121,9 @@ def boxes_of(
     return found
 
 
-def _step(step: StepShape, replicas: int) -> Box:
+def _step(step: StepShape, replicas: int, least: float = LEAST_WIDTH) -> Box:
     label, detail = shortened(step.step), _in_words(step)
-    width = max(LEAST_WIDTH, text_width(label) + 2 * STEP_MARGIN)
+    width = max(least, text_width(label) + 2 * STEP_MARGIN)
     width = max(width, text_width(detail, LETTER * 0.84) + 2 * STEP_MARGIN)
     return Box(
         step.step, "step", 0, 0, width, STEP_HEIGHT, label, replicas,
@@ -142,7 +144,7 @@ def _region(name: str, steps: list[StepShape], runs: Sequence[Sequence[str]], re
     inner = [
         _around(
             Box(f"{name}/{number}", "pipeline", 0, 0, 0, 0, "", replicas),
-            [_step(step, replicas) for step in run],
+            [_step(step, replicas, ALONE_WIDTH if alone else LEAST_WIDTH) for step in run],
             STEP_GAP,
             0.0 if alone else PIPELINE_PAD,
         )

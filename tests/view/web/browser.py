@@ -90,9 +90,10 @@ def opened(chromium: Any) -> Iterator[Open]:
     """Opens addresses, each in a browser that knows nothing yet; no script of it may fail."""
     found: list[tuple[Any, Opened]] = []
 
-    def open_page(url: str, drawn: str = ".g-step", **context: Any) -> Opened:
+    def open_page(url: str, drawn: str = ".g-step", script: str = "", **context: Any) -> Opened:
         holder = chromium.new_context(**{"viewport": WIDE, **context})
         each = Opened(holder.new_page())
+        each.page.add_init_script(script)
         found.append((holder, each))
         each.page.goto(url)
         if drawn:

@@ -147,7 +147,25 @@ def test_an_event_that_cannot_be_shown_hides_no_other(feed):
     feed.hear(small_start())
     assert feed.settle(5)
     assert feed.history()["started"]["flow"] == "small"
-    assert "JSON with flow" in str(feed.error)
+    assert (feed.failed, "JSON with flow" in str(feed.error)) == (1, True)
+
+
+def test_what_else_a_page_knows_is_told_when_it_changes():
+    now = {"controls": False}
+    feed = Feed(about=lambda: dict(now))
+    feed.start()
+    assert feed.history()["controls"] is False
+    with feed.listening(feed.history()["id"]) as browser:
+        feed.look_again()
+        now["controls"] = True
+        feed.look_again()
+        assert content(browser.next(5.0)) == {"kind": "about", "controls": True}
+        now["controls"] = False
+        feed.hear(observed(1.0))  # every event is a reason to look
+        assert [content(browser.next(5.0))["kind"] for _ in range(2)] == ["observed", "about"]
+    with feed.listening("another") as browser:
+        assert content(browser.next(5.0))["controls"] is False
+    feed.close()
 
 
 def test_others_hear_every_event():

@@ -68,7 +68,7 @@ def test_a_click_shows_what_is_known_of_an_operator(live, opened):
     for word in ("partitioned", "key digit", "Selectivity", "Keys", "Skipped after errors", "Late"):
         assert word in told
     assert re.search(r"Keys\s+10\b", told)
-    page.page.click('[data-key="region:even"] > .name')
+    page.page.click('[data-key="region:even"] .name')
     page.reads("#detail-title", "Region even")
 
 
@@ -79,7 +79,7 @@ def test_a_change_by_hand_is_made(live, opened):
     wanted = 4 if run.plan.region("count").replicas != 4 else 2
     page.page.fill("#replicas", str(wanted))
     page.page.click("#replicas-form button")
-    page.until("document.querySelector('#answer').textContent.startsWith('Asked for: ')")
+    page.until("document.querySelector('#answer').textContent.startsWith('In force: ')")
     page.until(f"{drawn_replicas('count')}.includes('{wanted} replicas')", 2000)
     assert run.plan.region("count").replicas == wanted
     assert "by hand" in page.text("#journal")
@@ -91,9 +91,7 @@ def test_pipelines_are_split_and_merged_by_hand(live, opened):
     page.page.click('[data-key="step:even"]')
     for button, count in (("Split the pipeline before positive", 2), ("Merge the pipelines", 1)):
         page.page.click(f'button[aria-label^="{button}"]')
-        page.until(
-            f"document.querySelectorAll('[data-key=\"region:even\"] .frame').length === {count}"
-        )
+        page.until(f"document.querySelectorAll('[data-region=\"even\"] .frame').length === {count}")
         assert len(run.plan.region("even").pipelines) == count
 
 

@@ -16,7 +16,7 @@ from anabranch.errors import EngineError
 from anabranch.view.web import feed as feeds
 from anabranch.view.web import serve
 from anabranch.view.web.requests import MOST_BODY, assets
-from tests.view.web.made import Content, observed, paced_flow, small_change, small_start
+from tests.view.web.made import Content, observed, paced_flow, small_change, small_seen, small_start
 
 JSON = {"Content-Type": "application/json", "X-Anabranch": "1"}
 
@@ -53,7 +53,7 @@ def test_the_page_and_all_it_needs_come_from_the_package(page):
 
 
 def test_the_page_is_small():
-    assert sum(len(content) for content, _ in assets().values()) < 64_000
+    assert sum(len(content) for content, _ in assets().values()) <= 64 * 1024
 
 
 @pytest.mark.parametrize(
@@ -208,6 +208,41 @@ def test_a_token_that_is_asked_for_is_needed_on_this_machine_too():
         assert "token=open" in dashboard.url
 
 
+@pytest.mark.parametrize("token", ["a&b=c#d/e f", "100 % safe?", "schlüssel+=;"])
+def test_the_address_that_is_told_can_be_opened_whatever_the_token(token):
+    with serve(port=0, token=token) as dashboard:
+        place = urlsplit(dashboard.url)
+        assert (place.path, place.fragment) == ("/", "")
+        status, headers, _ = ask(dashboard, f"/?{place.query}")
+        kept = {"Cookie": headers["Set-Cookie"].partition(";")[0]}
+        assert (status, ask(dashboard, "/api/history", kept)[0]) == (200, 200)
+
+
+def test_a_page_that_only_shows_changes_nothing():
+    with serve(port=0, controls=False) as dashboard:
+        run = ab.start(paced_flow(), engine="local", policy=Content(), listener=dashboard.hear)
+        dashboard.control(run)
+        assert not json.loads(ask(dashboard, "/api/history")[2])["controls"]
+        for path in ("/api/plan", "/api/adaptation"):
+            status, _, body = ask(dashboard, path, JSON, b'{"paused": true}')
+            assert (status, "changes nothing" in json.loads(body)["error"]) == (403, True)
+        assert run.adapting
+        run.stop()
+
+
+def test_how_it_stood_under_an_earlier_plan_can_be_asked_for(page):
+    for event in (small_seen(1.0), small_change(3.0), small_seen(4.0)):
+        page.hear(event)
+    page.settle()
+    then = json.loads(ask(page, "/api/plans/1")[2])
+    assert (then["number"], then["at_s"], then["seen"]["at_s"]) == (1, 0, 1)
+    assert then["plan"]["replicas"]["count"] == 1
+    now = json.loads(ask(page, "/api/plans/2")[2])
+    assert (now["at_s"], now["seen"]["at_s"], now["plan"]["replicas"]["count"]) == (3, 4, 2)
+    for number in ("0", "3", "-1", "", "x", "9" * 5_000, "1/2"):
+        assert ask(page, f"/api/plans/{number}")[0] == 404
+
+
 def test_a_short_token_is_refused():
     with pytest.raises(EngineError, match="at least 8 letters"):
         serve(port=0, token="short")
@@ -243,11 +278,13 @@ BAD = {
     "half a one": ({"region": "count", "replicas": 1.5}, "a whole number"),
     "true": ({"region": "count", "replicas": True}, "a whole number"),
     "no such region": ({"region": "nowhere", "replicas": 2}, "a region among"),
-    "no region": ({"replicas": 2}, "a region, and replicas or pipelines"),
-    "nothing": ({"region": "count"}, "a region, and replicas or pipelines"),
-    "both": ({"region": "count", "replicas": 2, "pipelines": [1]}, "replicas or pipelines"),
-    "too long": ({"region": "even", "pipelines": [2, 2]}, "lengths that add up to 3"),
-    "no list": ({"region": "even", "pipelines": "11"}, "pipelines as a list"),
+    "no region": ({"replicas": 2}, "a region, and one of replicas, split_before"),
+    "nothing": ({"region": "count"}, "a region, and one of replicas, split_before"),
+    "both": ({"region": "even", "replicas": 2, "split_before": "positive"}, "and one of replicas"),
+    "before the first": ({"region": "even", "split_before": "even"}, "among positive, count.comb"),
+    "of another region": ({"region": "even", "merge_before": "count"}, "among positive, count."),
+    "no step": ({"region": "even", "split_before": ["positive"]}, "a step with one before it"),
+    "of a source": ({"region": "numbers", "split_before": "numbers"}, "a region among"),
 }
 
 
@@ -263,7 +300,10 @@ def test_a_plan_that_cannot_be_is_refused_with_the_reason(running, case):
 
 def test_wishes_build_on_each_other(running):
     dashboard, run, heard = running
-    wishes = [{"region": "numbers", "replicas": 2}, {"region": "even", "pipelines": [1, 2]}]
+    wishes = [
+        {"region": "numbers", "replicas": 2},
+        {"region": "even", "split_before": "positive"},
+    ]
     will = [json.loads(ask(dashboard, "/api/plan", JSON, json.dumps(w))[2])["will"] for w in wishes]
     (words,) = will[1]
     assert words.endswith("even · positive · count.combine → even | positive · count.combine")

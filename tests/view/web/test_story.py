@@ -20,8 +20,11 @@ from anabranch.events import (
     StepMetrics,
 )
 from anabranch.plan.plan import Plan, RegionPlan
+from anabranch.view.progress import Progress
 from anabranch.view.web.numbers import to_json
-from anabranch.view.web.seen import seen_as_object, traffic
+from anabranch.view.web.plans import MOST_PLANS
+from anabranch.view.web.rates import Rates
+from anabranch.view.web.seen import Look, seen_as_object, traffic
 from anabranch.view.web.story import MOST_ENTRIES, Story
 from tests.view.web.made import (
     observed,
@@ -40,6 +43,10 @@ def story_of(*events):
     for event in events:
         story.take(event)
     return story.history()()
+
+
+def looked(seen, plan, shape):
+    return seen_as_object(Look(seen, plan, Rates((seen,))), shape)
 
 
 def test_before_a_run_there_is_nothing_to_show():
@@ -76,7 +83,7 @@ def test_the_journal_is_bounded_and_keeps_the_newest():
 
 
 def test_what_is_seen_is_told_by_the_names_of_boxes():
-    seen = seen_as_object(small_seen().observation, small_plan(2), small_shape())
+    seen = looked(small_seen().observation, small_plan(2), small_shape())
     count = seen["steps"]["count"]
     assert (count["cost_us"], count["selectivity"], count["keys"]) == (800, 0.25, 7)
     assert (count["skipped"], count["late"], count["busy"]) == (3, 2, 0.4)  # two replicas
@@ -93,9 +100,9 @@ def test_pipelines_of_an_earlier_plan_are_not_drawn_on_the_new_one():
     other = small_plan(2)
     seen = small_seen().observation
     gone = tuple(p for p in seen.pipelines if p.region == "out")
-    assert set(seen_as_object(seen, other, small_shape())["pipelines"]) == {"count/0", "out/0"}
+    assert set(looked(seen, other, small_shape())["pipelines"]) == {"count/0", "out/0"}
     only = observed(1.0, pipelines=gone).observation
-    assert set(seen_as_object(only, other, small_shape())["pipelines"]) == {"out/0"}
+    assert set(looked(only, other, small_shape())["pipelines"]) == {"out/0"}
 
 
 def test_a_region_whose_name_begins_like_another_one_is_not_taken_for_it():
@@ -104,7 +111,7 @@ def test_a_region_whose_name_begins_like_another_one_is_not_taken_for_it():
         PipelineMetrics("a/0", ("a/0",), 0.9, 0.0),
     )
     plan = Plan("f", "f", (RegionPlan("a", (("a",),)), RegionPlan("a/0", (("a/0",),))), ())
-    seen = seen_as_object(observed(1.0, pipelines=busy).observation, plan, Shape())
+    seen = looked(observed(1.0, pipelines=busy).observation, plan, Shape())
     assert seen["busy"] == {"a": 0.2, "a/0": 0.9}
     assert seen["pipelines"] == {"a/0": 0.2, "a/0/0": 0.9}
     assert seen["bottleneck"] == "a/0"
@@ -117,10 +124,11 @@ def test_after_the_end_the_last_full_period_is_shown_with_the_last_counts():
     for rows in (0, 30):
         rest = replace(full, at_s=4.17, rows_in=rows, steps=lost, pipelines=(), times=short)
         events = [small_start(), Observed(full), Observed(rest)]
-        assert story_of(*events)["seen"]["steps"]["count"]["in_per_s"] == 0  # while it goes on
+        assert story_of(*events)["seen"]["steps"]["count"]["cost_us"] is None  # while it goes on
         seen = story_of(*events, RunEnded(4.2, 1000 + rows, 500, ended=True))["seen"]
         count = seen["steps"]["count"]
-        assert (count["in_per_s"], count["keys"]) == (1000, 9)
+        assert (count["cost_us"], count["keys"]) == (800, 9)
+        assert count["in_per_s"] == pytest.approx(1000 / 1.17, rel=1e-3)  # by the tile's clock
         assert (count["skipped"], count["late"]) == (5, 4)
         assert seen["bottleneck"] == "count"
 
@@ -128,7 +136,7 @@ def test_after_the_end_the_last_full_period_is_shown_with_the_last_counts():
 def test_a_batch_may_be_short_and_still_be_shown_after_the_end():
     short = replace(small_seen(5.0, 400).observation, times=replace(times(), total_s=0.1))
     events = [small_start(), small_seen(4.0), Observed(short), RunEnded(6.0, 1, 1, ended=True)]
-    assert story_of(*events)["seen"]["steps"]["count"]["in_per_s"] == 4000
+    assert story_of(*events)["seen"]["at_s"] == 5.0
 
 
 def test_a_wish_that_failed_explains_no_plan_change():
@@ -149,7 +157,7 @@ def test_times_are_exact_however_long_a_run_is():
 
 
 def test_traffic_that_nobody_counted_is_not_zero():
-    assert traffic(observed(1.0).observation, small_shape().streams) == [None, None]
+    assert traffic(Rates((observed(1.0).observation,)), small_shape().streams) == [None, None]
 
 
 def test_what_is_no_number_is_told_as_nothing():
@@ -159,6 +167,46 @@ def test_what_is_no_number_is_told_as_nothing():
     )
     told = json.loads(to_json(story_of(small_start(), broken)))
     assert told["points"][0][2:4] == [None, None]
+
+
+def test_all_rates_are_by_the_clock_of_the_terminal():
+    """A batch of half a second every two seconds; boxes, lines and tile agree."""
+    progress, story = Progress("small"), Story()
+    short = replace(times(), total_s=0.5)
+    batches = [
+        Observed(replace(small_seen(2.0 * n, 500 * n).observation, times=short))
+        for n in range(1, 9)
+    ]
+    for event in (small_start(), *batches):
+        progress.hear(event)
+        told = story.take(event)()
+    rate = progress.standing().rate_per_s
+    assert told["rate_per_s"] == pytest.approx(rate, rel=1e-4)
+    assert told["rate_per_s"] == pytest.approx(500 * (4 + 5 + 6 + 7 + 8) / 8.5, rel=1e-4)
+    assert told["seen"]["sources"]["words"]["rate_per_s"] == told["rate_per_s"]
+    assert told["seen"]["steps"]["count"]["in_per_s"] == told["rate_per_s"]
+    assert told["seen"]["traffic"][0] == told["rate_per_s"]
+
+
+def test_an_earlier_plan_is_shown_with_what_was_seen_under_it():
+    story = Story()
+    for event in (small_start(), small_seen(1.0), small_seen(2.0), small_change(3.0)):
+        story.take(event)
+    assert story.then(1)()["seen"]["at_s"] == 2.0
+    assert story.then(2)()["seen"] is None  # nothing was seen yet
+    assert story.then(3) is None
+    story.take(small_start())
+    assert story.then(2) is None  # that was another run
+
+
+def test_no_more_plans_are_kept_than_can_be_looked_at():
+    story = Story()
+    story.take(small_start())
+    for second in range(MOST_PLANS + 9):
+        entry = story.take(small_change(second + 1.0))()["entry"]
+    assert (entry["plan"], entry["who"]) == (MOST_PLANS + 10, f"plan {MOST_PLANS + 10}")
+    assert story.then(10) is None
+    assert story.then(11)()["number"] == 11
 
 
 def test_a_run_that_starts_again_begins_a_new_story():

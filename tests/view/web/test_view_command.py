@@ -24,10 +24,8 @@ def journal(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("cut", [0, 30])
-def test_a_journal_is_shown_until_the_user_has_seen_enough(journal, cut):
-    text = journal.read_text()
-    journal.write_text(text[: len(text) - cut])
+def viewed(journal):
+    """The line that says where it is, what the page gets, and the other lines."""
     command = [sys.executable, "-m", "anabranch.cli", "view", str(journal), "--port", "0"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -40,10 +38,32 @@ def test_a_journal_is_shown_until_the_user_has_seen_enough(journal, cut):
         _, errors = run.communicate(timeout=20)
     assert run.returncode == 0
     assert "Traceback" not in errors
+    return line, shown, errors
+
+
+@pytest.mark.parametrize("cut", [0, 30])
+def test_a_journal_is_shown_until_the_user_has_seen_enough(journal, cut):
+    text = journal.read_text()
+    journal.write_text(text[: len(text) - cut])
+    line, shown, errors = viewed(journal)
+    assert "could not be shown" not in errors
     assert (shown["journal"], shown["controls"]) == ("run.jsonl", False)
     assert shown["plan"]["replicas"]["count"] == 2
     assert (shown["ended"] is None) == bool(cut)
     assert ("(it ends before the run)" in line) == bool(cut)
+
+
+def test_one_bad_event_costs_no_other(journal):
+    lines = journal.read_text().splitlines()
+    bad = json.loads(lines[2]) | {"after": "{}"}
+    journal.write_text("\n".join([*lines[:2], json.dumps(bad), *lines[2:]]) + "\n")
+    line, shown, errors = viewed(journal)
+    assert "(it ends before the run)" not in line
+    assert (shown["rows_in"], shown["plan"]["replicas"]["count"]) == (1000, 2)
+    assert [entry["who"] for entry in shown["entries"]] == ["plan 2"]
+    (told,) = [each for each in errors.splitlines() if "could not be shown" in each]
+    assert told.startswith("1 event could not be shown: ")
+    assert "JSON with flow" in told
 
 
 def test_a_file_that_is_no_journal_is_named(command_line, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from anabranch.engines.handle import BY_HAND, Run
@@ -11,16 +12,23 @@ from anabranch.errors import AnabranchError, EngineError, PlanError
 from anabranch.events import Decision, Kind
 from anabranch.plan.plan import Plan
 
+SPLIT, MERGE = "split_before", "merge_before"
+WISHES = ("replicas", SPLIT, MERGE)
 LEAST_LIMIT, LIMIT_PER_CORE = 16, 4
 """Replicas that a region may be given: a slip of the finger must not start a million threads."""
 
 
 class Controls:
-    """What the page may do with a run; nothing before there is one."""
+    """What the page may do with a run; nothing before there is one.
 
-    def __init__(self, run: Run | None = None) -> None:
+    Attributes:
+        run: The run, once it has begun.
+        allowed: Whether the page may change anything at all.
+    """
+
+    def __init__(self, run: Run | None = None, allowed: bool = True) -> None:
         """Hold the run, if it has begun."""
-        self.run = run
+        self.run, self.allowed = run, allowed
         self._lock = threading.Lock()
         self._asked: tuple[Plan, Plan] | None = None
 
@@ -32,7 +40,7 @@ class Controls:
         run = self.run
         if run is None:
             return {"controls": False, "adapting": None}
-        return {"controls": run.is_active, "adapting": run.adapting}
+        return {"controls": self.allowed and run.is_active, "adapting": run.adapting}
 
     def pause(self, wanted: Any) -> dict[str, bool | None]:
         """Pause adaptation, or let it go on."""
@@ -48,10 +56,11 @@ class Controls:
             run.resume_adaptation()
         return self.state()
 
-    def change(self, wish: Mapping[str, Any]) -> list[str]:
-        """Wish for other replicas or pipelines of one region; what will be, in words.
+    def change(self, wish: Mapping[str, Any]) -> dict[str, Any]:
+        """Wish for another plan of one region; what will be, in words, and the plan as text.
 
-        A wish builds on the one before it, if that is not in force yet.
+        A wish builds on the one before it, if that is not in force yet. It names a region and one
+        of `WISHES`: replicas, or a step before which a pipeline is split or two are merged.
         """
         run = self._going()
         with self._lock:
@@ -62,7 +71,7 @@ class Controls:
             if words:
                 self._apply(run, wished, "; ".join(words))
                 self._asked = (now, wished)
-        return words
+        return {"will": words, "plan": repr(wished)}
 
     def _apply(self, run: Run, wished: Plan, what: str) -> None:
         """Wish for a plan. It may be in force at once, so the reason is told before it."""
@@ -80,15 +89,15 @@ class Controls:
         return self.run
 
     def _planned(self, base: Plan, wish: Mapping[str, Any], cores: int) -> Plan:
-        region, replicas, pipelines = (wish.get(k) for k in ("region", "replicas", "pipelines"))
-        if not isinstance(region, str) or (replicas is None) == (pipelines is None):
-            raise PlanError(
-                str(region), "a region, and replicas or pipelines", str(dict(wish)), "send those"
-            )
-        if replicas is None:
-            lengths = [_whole(region, n) for n in _listed(region, pipelines)]
-            return base.with_pipelines(region, *lengths)
-        count, most = _whole(region, replicas), max(LEAST_LIMIT, LIMIT_PER_CORE * cores)
+        region, wishes = wish.get("region"), [name for name in WISHES if wish.get(name) is not None]
+        if not isinstance(region, str) or len(wishes) != 1:
+            expected = f"a region, and one of {', '.join(WISHES)}"
+            raise PlanError(str(region), expected, str(dict(wish)), "send those")
+        (name,) = wishes
+        if name != "replicas":
+            steps = [step for run in base.region(region).pipelines for step in run]
+            return base.with_pipelines(region, *_cut(base, region, steps, name, wish[name]))
+        count, most = _whole(region, wish[name]), max(LEAST_LIMIT, LIMIT_PER_CORE * cores)
         if count > most:
             remedy = "ask for fewer, or start the run with a plan"
             raise PlanError(region, f"at most {most} replicas by hand", str(count), remedy)
@@ -97,13 +106,17 @@ class Controls:
         return base.with_replicas(region, count)
 
 
+def _cut(base: Plan, region: str, steps: list[str], name: str, step: Any) -> list[int]:
+    """Lengths of a region's pipelines with a cut more, or one less, before a step."""
+    if step not in steps[1:]:
+        expected = f"a step with one before it, among {', '.join(steps[1:]) or 'none'}"
+        raise PlanError(region, expected, repr(step), "name one of those")
+    cuts = {steps.index(run[0]) for run in base.region(region).pipelines}
+    cuts = cuts | {steps.index(step)} if name == SPLIT else cuts - {steps.index(step)}
+    return [end - start for start, end in pairwise([*sorted(cuts), len(steps)])]
+
+
 def _whole(region: str, value: Any) -> int:
     if type(value) is not int:
         raise PlanError(region, "a whole number", repr(value), "send one")
-    return value
-
-
-def _listed(region: str, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise PlanError(region, "pipelines as a list of lengths", repr(value), "send one")
     return value

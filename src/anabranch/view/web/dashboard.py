@@ -9,17 +9,18 @@ from http.server import ThreadingHTTPServer
 from importlib import import_module
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote
 
 from anabranch.engines.handle import Run
 from anabranch.errors import EngineError
 from anabranch.events import Event
+from anabranch.view.addresses import url_of
 from anabranch.view.web.access import Access
 from anabranch.view.web.controls import Controls
 from anabranch.view.web.feed import Feed
 from anabranch.view.web.requests import Requests, Site
 
 DEFAULT_PORT = 8642
-EVERYWHERE = ("0.0.0.0", "::", "")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MOST_CONNECTIONS = 64
 """A browser takes up to six."""
@@ -38,10 +39,9 @@ class Dashboard:
         self._thread = threading.Thread(
             target=server.serve_forever, args=(0.1,), name="dashboard-server", daemon=True
         )
-        port, token = server.server_address[1], site.access.token
-        host = socket.gethostname() if address in EVERYWHERE else address
-        host = f"[{host}]" if ":" in host else host
-        self.url = f"http://{host}:{port}/" + (f"?token={token}" if token else "")
+        token = site.access.token
+        asked = "" if token is None else f"?token={quote(token, safe='')}"
+        self.url = f"{url_of(address, server.server_address[1])}/{asked}"
 
     def start(self) -> None:
         """Begin to answer."""
@@ -55,12 +55,21 @@ class Dashboard:
     def control(self, run: Run) -> None:
         """Let the page control a run, once there is a handle of it."""
         self._site.controls.run = run
+        self._site.feed.look_again()  # pages that were opened before the run began
 
     def settle(self) -> None:
-        """Wait until all that was heard can be seen; raises what could not be taken in."""
+        """Wait until all that was heard can be seen."""
         self._site.feed.settle()
-        if self._site.feed.error is not None:
-            raise self._site.feed.error
+
+    @property
+    def failed(self) -> int:
+        """How many events could not be shown."""
+        return self._site.feed.failed
+
+    @property
+    def error(self) -> Exception | None:
+        """Why the first event that could not be shown could not; None if all could."""
+        return self._site.feed.error
 
     @property
     def browsers(self) -> int:
@@ -96,6 +105,7 @@ def serve(
     token: str | None = None,
     *,
     journal: str = "",
+    controls: bool = True,
 ) -> Dashboard:
     """Start a dashboard; give its `hear` to `start` as listener, and its `control` the handle.
 
@@ -105,6 +115,7 @@ def serve(
         address: Where from it can be reached; beyond this machine only with a token.
         token: What a browser has to show; made up where one is needed and none is given.
         journal: For a run that is over: the name of what is shown.
+        controls: Whether whoever sees the page may change the run with it.
 
     Example:
         ```python
@@ -116,14 +127,15 @@ def serve(
         ```
     """
     hear, text = _metrics()
-    feed, controls = Feed([hear] if hear else []), Controls(run)
+    doing = Controls(run, controls)
+    feed = Feed([hear] if hear else [], lambda: {"journal": journal, **doing.state()})
     server = _listening(address, port)
     try:
         access = Access(address, token, server.server_address[1])
     except EngineError:
         server.server_close()
         raise
-    site = Site(feed, controls, access, text, journal)
+    site = Site(feed, doing, access, text)
     server.RequestHandlerClass = type("SiteRequests", (Requests,), {"site": site})
     dashboard = Dashboard(server, site, address)
     dashboard.start()

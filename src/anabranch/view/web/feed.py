@@ -11,14 +11,15 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from queue import Empty, Full, Queue, SimpleQueue
 from typing import Any
 
 from anabranch.events import Event, Observed
 from anabranch.view.web.numbers import to_json
-from anabranch.view.web.story import News, Story
+from anabranch.view.web.plans import News
+from anabranch.view.web.story import Story
 
 MOST_WAITING = 10_000
 """Events that wait to be taken in; observations beyond that are left out."""
@@ -79,10 +80,20 @@ class Feed:
 
     Args:
         also: Others who hear every event, in the feed's thread.
+        about: What else the page is told, with the history and whenever it has changed.
+
+    Attributes:
+        failed: Events that could not be shown.
+        error: Why the first of them could not.
     """
 
-    def __init__(self, also: Sequence[Callable[[Event], None]] = ()) -> None:
-        self._also = also
+    def __init__(
+        self,
+        also: Sequence[Callable[[Event], None]] = (),
+        about: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
+        self._also, self._about = also, about
+        self._known: Mapping[str, Any] = {}
         self._heard: SimpleQueue[Event | threading.Event | None] = SimpleQueue()
         self._story, self._number = Story(), 0
         self._recent: deque[Told] = deque(maxlen=REMEMBERED)
@@ -93,15 +104,21 @@ class Feed:
         self._boot = secrets.token_hex(4)  # a browser may come back to another server
         self._closed = False
         self.error: Exception | None = None
+        self.failed = 0
 
     def start(self) -> None:
         """Begin to take in what is heard."""
+        self._known = self._about()
         self._thread.start()
 
     def hear(self, event: Event) -> None:
         """Take an event, from any thread, in next to no time."""
         if self._heard.qsize() < MOST_WAITING or not isinstance(event, Observed):
             self._heard.put(event)
+
+    def look_again(self) -> None:
+        """Tell browsers if what else they are told has changed."""
+        self._heard.put(threading.Event())
 
     def settle(self, timeout_s: float | None = None) -> bool:
         """Wait until all that was heard is taken in; whether it came to that."""
@@ -124,8 +141,14 @@ class Feed:
         """Everything so far, and the number of the last piece of news in it."""
         with self._lock:
             told = self._name(self._number)
-            news = self._story.history()
+            news = self._history()
         return news() | {"id": told}
+
+    def then(self, number: int) -> dict[str, Any] | None:
+        """How the graph stood under the plan of a number; None if that is not known."""
+        with self._lock:
+            told = self._story.then(number)
+        return None if told is None else told()
 
     @property
     def browsers(self) -> int:
@@ -163,25 +186,41 @@ class Feed:
         for number in range(self._number, oldest - 1, -1):
             if self._name(number) == name:
                 return [told for told in self._recent if told.number > number]
-        return [Told(self._number, self._name(self._number), self._story.history())]
+        return [Told(self._number, self._name(self._number), self._history())]
+
+    def _history(self) -> News:
+        news = self._story.history()
+        return lambda: {**news(), **self._about()}
 
     def _take_all(self) -> None:
         while (heard := self._heard.get()) is not None:
+            try:
+                if not isinstance(heard, threading.Event):
+                    self._take(heard)
+                self._look()
+            except Exception as error:  # one event that cannot be shown hides no other
+                self.failed += 1
+                self.error = self.error or error
             if isinstance(heard, threading.Event):
                 heard.set()
-                continue
-            try:
-                self._take(heard)
-            except Exception as error:  # one event that cannot be shown hides no other
-                self.error = self.error or error
 
     def _take(self, event: Event) -> None:
         with self._lock:
-            self._number += 1
-            told = Told(self._number, self._name(self._number), self._story.take(event))
-            self._recent.append(told)
-            browsers = list(self._browsers)
-        for browser in browsers:
-            browser.offer(told)
+            self._tell(self._story.take(event))
         for hear in self._also:
             hear(event)
+
+    def _look(self) -> None:
+        now = self._about()
+        if now == self._known:
+            return
+        self._known = now
+        with self._lock:
+            self._tell(lambda: {"kind": "about", **now})
+
+    def _tell(self, news: News) -> None:
+        self._number += 1
+        told = Told(self._number, self._name(self._number), news)
+        self._recent.append(told)
+        for browser in self._browsers:
+            browser.offer(told)

@@ -36,6 +36,7 @@ POLICY = (
     "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
+THEN = "/api/plans/"
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -54,14 +55,12 @@ class Site:
         controls: What may be done with it.
         access: Who may.
         metrics: What makes the text of `/metrics` and its type; None where nothing does.
-        journal: Name of the file that is shown; "" for a run that goes on.
     """
 
     feed: Feed
     controls: Controls
     access: Access
     metrics: Callable[[], tuple[bytes, str]] | None = None
-    journal: str = ""
 
 
 @cache
@@ -100,11 +99,13 @@ class Requests(BaseHTTPRequestHandler):
         if path.startswith("/static/"):
             self._asset(path.removeprefix("/static/"))
             return
+        if path.startswith(THEN):
+            self._then(path.removeprefix(THEN))
+            return
         answers: Mapping[str, Callable[[], None]] = {
             "/": lambda: self._asset("index.html"),
             "/api/history": self._history,
             "/api/stream": self._stream,
-            "/api/controls": lambda: self._json(200, self.site.controls.state()),
             "/metrics": self._metrics,
         }
         answers.get(path, self._unknown)()
@@ -117,6 +118,9 @@ class Requests(BaseHTTPRequestHandler):
         refused = self.site.access.change_refusal(self.headers)
         if refused is not None:
             self._json(refused.status, {"error": refused.why})
+            return
+        if not self.site.controls.allowed:
+            self._json(403, {"error": "this page shows a run and changes nothing"})
             return
         answers = {"/api/plan": self._plan, "/api/adaptation": self._adaptation}
         answer = answers.get(urlsplit(self.path).path)
@@ -141,7 +145,7 @@ class Requests(BaseHTTPRequestHandler):
             self._json(409, {"error": str(error)})
 
     def _plan(self, wish: dict[str, Any]) -> dict[str, Any]:
-        return {"will": self.site.controls.change(wish)}
+        return self.site.controls.change(wish)
 
     def _adaptation(self, wish: dict[str, Any]) -> dict[str, bool | None]:
         return self.site.controls.pause(wish.get("paused"))
@@ -174,8 +178,16 @@ class Requests(BaseHTTPRequestHandler):
         self._send(200, *assets()[name], {} if cookie is None else {"Set-Cookie": cookie})
 
     def _history(self) -> None:
-        about = {"journal": self.site.journal, **self.site.controls.state()}
-        self._json(200, self.site.feed.history() | about)
+        self._json(200, self.site.feed.history())
+
+    def _then(self, number: str) -> None:
+        """How the graph stood under an earlier plan."""
+        readable = number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS
+        found = self.site.feed.then(int(number)) if readable else None
+        if found is None:
+            self._json(404, {"error": f"plan {number[:MOST_DIGITS]} is not known any more"})
+        else:
+            self._json(200, found)
 
     def _metrics(self) -> None:
         if self.site.metrics is None:

@@ -3,65 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from anabranch.events import Observation, RegionMetrics, Shape, StepMetrics, StreamShape
+from anabranch.events import (
+    Observation,
+    RegionMetrics,
+    Shape,
+    SourceMetrics,
+    StepMetrics,
+    StreamShape,
+)
 from anabranch.plan.plan import Plan
 from anabranch.view.standing import Pipeline, bottleneck, busy_shares
 from anabranch.view.web.numbers import moment, short
+from anabranch.view.web.rates import Rates
 
 MOST_BARS = 64
 
 
-def seen_as_object(seen: Observation, plan: Plan, shape: Shape) -> dict[str, Any]:
-    """An observation under a plan, by the names of boxes; see `static/store.js`."""
+@dataclass(frozen=True)
+class Look:
+    """What was seen at one moment, under the plan that was in force."""
+
+    seen: Observation
+    plan: Plan
+    rates: Rates
+
+
+def seen_as_object(look: Look, shape: Shape) -> dict[str, Any]:
+    """What was seen, by the names of boxes; see `static/store.js`."""
+    seen, plan, rates = look.seen, look.plan, look.rates
     replicas = {r.region: r.replicas for r in plan.regions}
     homes = {step.step: step.region for step in shape.steps}
-    seconds = seen.times.total_s
     busy, slowest = busy_shares(seen), bottleneck(seen)
     steps = {
-        step.step: _step(step, seconds, replicas.get(homes.get(step.step, ""), 1))
+        step.step: _step(step, rates, seen.times.total_s, replicas.get(homes.get(step.step, ""), 1))
         for step in seen.steps
     }
+    overheads = {(p.region, p.steps): p.overhead_share for p in seen.pipelines}
     return {
         "at_s": moment(seen.at_s),
         "batch": seen.batch if seen.in_batches else None,
-        "seconds": short(seconds),
         "steps": steps,
         "pipelines": _pipelines(busy, plan),
+        "overheads": _pipelines(overheads, plan),
         "busy": _by_region(busy),
-        "regions": {region.region: _region(region, plan) for region in seen.regions},
-        "sources": {
-            each.source: {
-                "rate_per_s": short(each.rate_per_s),
-                "backlog": each.backlog_rows,
-                "lag_ms": short(each.lag_ms),
-            }
-            for each in seen.sources
-        },
-        "traffic": traffic(seen, shape.streams),
+        "regions": {r.region: _region(r, plan, rates, seen.in_batches) for r in seen.regions},
+        "sources": {each.source: _source(each, rates) for each in seen.sources},
+        "traffic": traffic(rates, shape.streams),
         "bottleneck": None if slowest is None else slowest[0],
     }
 
 
-def traffic(seen: Observation, streams: Sequence[StreamShape]) -> list[float | None]:
+def traffic(rates: Rates, streams: Sequence[StreamShape]) -> list[float | None]:
     """Tuples a second on each stream; None where nobody has counted.
 
     What a step takes in is known exactly where one stream enters it. Elsewhere it is what the
     producer gave, which counts all of its ports.
     """
-    steps = {step.step: step for step in seen.steps}
-    rates = {source.source: source.rate_per_s for source in seen.sources}
     entering = [stream.consumer for stream in streams]
     found: list[float | None] = []
     for stream in streams:
-        producer, consumer = steps.get(stream.producer), steps.get(stream.consumer)
-        if consumer is not None and entering.count(stream.consumer) == 1:
-            found.append(short(_per_s(consumer.rows_in, seen)))
-        elif producer is not None:
-            found.append(short(_per_s(producer.rows_out, seen)))
+        if stream.consumer in rates.taken and entering.count(stream.consumer) == 1:
+            found.append(short(rates.taken[stream.consumer]))
+        elif stream.producer in rates.given:
+            found.append(short(rates.given[stream.producer]))
         else:
-            found.append(short(rates.get(stream.producer)))
+            found.append(short(rates.read.get(stream.producer)))
     return found
 
 
@@ -75,14 +84,18 @@ def skew(rows: Sequence[int]) -> float | None:
     return max(rows) * len(rows) / sum(rows) if rows and sum(rows) else None
 
 
-def _per_s(rows: int, seen: Observation) -> float:
-    return rows / seen.times.total_s if seen.times.total_s > 0 else 0.0
-
-
-def _step(step: StepMetrics, seconds: float, replicas: int) -> dict[str, Any]:
+def _source(source: SourceMetrics, rates: Rates) -> dict[str, Any]:
     return {
-        "in_per_s": short(step.rows_in / seconds) if seconds > 0 else None,
-        "out_per_s": short(step.rows_out / seconds) if seconds > 0 else None,
+        "rate_per_s": short(rates.read.get(source.source)),
+        "backlog": source.backlog_rows,
+        "lag_ms": short(source.lag_ms),
+    }
+
+
+def _step(step: StepMetrics, rates: Rates, seconds: float, replicas: int) -> dict[str, Any]:
+    return {
+        "in_per_s": short(rates.taken.get(step.step)),
+        "out_per_s": short(rates.given.get(step.step)),
         "cost_us": short(step.cost_us),
         "selectivity": short(step.selectivity),
         "busy": short(step.busy_s / (seconds * replicas)) if seconds > 0 else None,
@@ -92,14 +105,15 @@ def _step(step: StepMetrics, seconds: float, replicas: int) -> dict[str, Any]:
     }
 
 
-def _pipelines(busy: Mapping[Pipeline, float], plan: Plan) -> dict[str, float | None]:
-    """Busy shares by the names that the drawing gives to pipelines; none of an earlier plan."""
+def _pipelines(shares: Mapping[Pipeline, float], plan: Plan) -> dict[str, float | None]:
+    """Shares by the names that the drawing gives to pipelines; none of an earlier plan."""
     names = {
         (region.region, steps): f"{region.region}/{number}"
         for region in plan.regions
         for number, steps in enumerate(region.pipelines)
     }
-    return {names[key]: short(share) for key, share in busy.items() if key in names}
+    names |= {(s.source, (s.source,)): f"{s.source}/0" for s in plan.sources}
+    return {names[key]: short(share) for key, share in shares.items() if key in names}
 
 
 def _by_region(busy: Mapping[Pipeline, float]) -> dict[str, float | None]:
@@ -110,7 +124,7 @@ def _by_region(busy: Mapping[Pipeline, float]) -> dict[str, float | None]:
     return {region: short(share) for region, share in found.items()}
 
 
-def _region(region: RegionMetrics, plan: Plan) -> dict[str, Any]:
+def _region(region: RegionMetrics, plan: Plan, rates: Rates, in_batches: bool) -> dict[str, Any]:
     owners = next((r.bucket_map for r in plan.regions if r.region == region.region), ())
     by_replica: list[int] = []
     if region.bucket_rows and len(owners) == len(region.bucket_rows):
@@ -120,8 +134,9 @@ def _region(region: RegionMetrics, plan: Plan) -> dict[str, Any]:
     hot = region.hottest_key
     return {
         "replicas": region.replicas,
-        "rows_per_s": short(region.rows_per_s),
-        "queue_rows": short(region.queue_rows),
+        "rows_per_s": short(rates.regions.get(region.region)),
+        # Nothing waits between steps where a batch is worked on whole.
+        "queue_rows": None if in_batches else short(region.queue_rows),
         "loaded_bytes": region.loaded_bytes,
         "replica_busy": [short(share) for share in region.replica_busy],
         "replica_rows": by_replica,

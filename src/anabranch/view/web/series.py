@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from anabranch.events import Observation
 from anabranch.view.web.numbers import moment, short
+from anabranch.view.web.rates import Rates
+from anabranch.view.words import RECENT
 
 MOST_POINTS = 2_000
-RECENT = 5
-"""Points that the rate of this moment is taken over."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,11 @@ class Series:
         """Keep no more than so many points."""
         self._most = most
         self.points: list[Point] = []
-        self._recent: list[Point] = []
+        self._recent: deque[Observation] = deque(maxlen=RECENT)
 
     def see(self, seen: Observation) -> Point:
         """Take in an observation; the point that it makes."""
+        self._recent.append(seen)
         before = self.points[-1].at_s if self.points else seen.at_s - seen.times.total_s
         # Between two batches lies more than the batch: its start, its commit.
         seconds = seen.at_s - before if seen.at_s > before else seen.times.total_s
@@ -86,30 +88,20 @@ class Series:
             seen.rows_in,
             seen.latency_p50_ms,
             seen.latency_p99_ms,
-            backlog_of(seen),
+            seen.backlog_rows,
         )
         self.add(point)
         return point
 
     def add(self, point: Point) -> None:
         """Put a point behind the others."""
-        self._recent = [*self._recent[1 - RECENT :], point]
         self.points.append(point)
         if len(self.points) > self._most:
             self.points = _halved(self.points)
 
-    @property
-    def rate_per_s(self) -> float | None:
-        """Tuples read in a second over the newest points; None before the first."""
-        seconds = sum(point.seconds for point in self._recent)
-        return sum(p.rows for p in self._recent) / seconds if seconds > 0 else None
-
-
-def backlog_of(seen: Observation) -> int | None:
-    """Tuples that wait at all sources; None unless all of them know."""
-    waiting = [source.backlog_rows for source in seen.sources]
-    known = [rows for rows in waiting if rows is not None]
-    return sum(known) if known and len(known) == len(waiting) else None
+    def rates(self) -> Rates:
+        """Rates of this moment; a value that no later observation changes."""
+        return Rates(tuple(self._recent))
 
 
 def _halved(points: Sequence[Point]) -> list[Point]:

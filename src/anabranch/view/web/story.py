@@ -7,8 +7,7 @@ asks for it: a run that nobody watches pays for a few values in lists.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from anabranch.events import (
@@ -22,11 +21,11 @@ from anabranch.events import (
     RunStarted,
     Shape,
 )
-from anabranch.pictures.drawing import draw
 from anabranch.plan.plan import Plan
 from anabranch.view.standing import is_full, with_counts
 from anabranch.view.web.numbers import moment, short
-from anabranch.view.web.seen import seen_as_object
+from anabranch.view.web.plans import News, Plans, plan_as_object
+from anabranch.view.web.seen import Look, seen_as_object
 from anabranch.view.web.series import Series
 
 MOST_ENTRIES = 10_000
@@ -34,7 +33,6 @@ MOST_ENTRIES = 10_000
 MOST_TEXT = 2_000
 """Letters of an entry; what a policy says is a line or two."""
 
-News = Callable[[], dict[str, Any]]
 CHANGING = (Kind.TRIED, Kind.APPLIED, Kind.REVERTED)
 STAYING = (Kind.REFUSED, Kind.FAILED)
 
@@ -49,12 +47,12 @@ class Story:
     def _forget(self) -> None:
         self._started: RunStarted | None = None
         self._ended: RunEnded | None = None
-        self._plan: Plan | None = None
-        self._last: tuple[Observation, Plan] | None = None
-        self._full: tuple[Observation, Plan] | None = None
+        self._plans: Plans | None = None
+        self._last: Look | None = None
+        self._full: Look | None = None
         self._series = Series()
         self._entries: deque[dict[str, Any]] = deque(maxlen=MOST_ENTRIES)
-        self._rows_in = self._rows_out = self._changes = 0
+        self._rows_in = self._rows_out = 0
         self._why = ""
 
     def take(self, event: Event) -> News:
@@ -82,8 +80,12 @@ class Story:
 
         return told
 
+    def then(self, number: int) -> News | None:
+        """What tells how the graph stood under the plan of a number; None if that is not known."""
+        return None if self._plans is None else self._plans.then(number)
+
     def _opening(self) -> News:
-        started, plan = self._started, self._plan
+        started, plan = self._started, None if self._plans is None else self._plans.now.plan
 
         def told() -> dict[str, Any]:
             if started is None or plan is None:
@@ -99,16 +101,16 @@ class Story:
         last, ended, shape = self._last, self._ended, self._shape
         if last is not None and self._full is not None and ended is not None:
             # What is left over at the end is no figure of the run: all boxes would show nothing.
-            full, plan = self._full
-            last = (with_counts(full, last[0]), plan)
+            counted = with_counts(self._full.seen, last.seen)
+            last = replace(self._full, seen=counted, rates=last.rates)
         now = {
             "rows_in": self._rows_in,
             "rows_out": self._rows_out,
-            "rate_per_s": short(self._series.rate_per_s),
+            "rate_per_s": short(self._series.rates().whole),
         }
 
         def told() -> dict[str, Any]:
-            seen = None if last is None else seen_as_object(*last, shape)
+            seen = None if last is None else seen_as_object(last, shape)
             return now | {"seen": seen, "ended": None if ended is None else _end_of(ended)}
 
         return told
@@ -120,28 +122,32 @@ class Story:
     def _start(self, event: RunStarted) -> News:
         """A run begins; whatever was before it belongs to another one."""
         self._forget()
-        self._started, self._plan = event, Plan.from_json(event.plan)
+        self._plans = Plans(Plan.from_json(event.plan), event.shape)
+        self._started = event
         return self.history()
 
     def _observe(self, seen: Observation) -> News:
         point = self._series.see(seen)
         self._rows_in += seen.rows_in
         self._rows_out += seen.rows_out
-        if self._plan is not None:
-            before = None if self._last is None else self._last[0]
-            self._last = (seen, self._plan)
+        if self._plans is not None:
+            before = None if self._last is None else self._last.seen
+            self._last = Look(seen, self._plans.now.plan, self._series.rates())
             if is_full(seen, before):
-                self._full = self._last
+                self._full = self._plans.now.look = self._last
         tail = self._tail()
         return lambda: {"kind": "observed", "point": point.row(), **tail()}
 
     def _change(self, event: Reconfiguration) -> News:
-        self._plan = plan = Plan.from_json(event.after)
-        self._changes += 1
+        plan = Plan.from_json(event.after)
+        if self._plans is None:  # a journal without its beginning
+            self._plans = Plans(Plan.from_json(event.before), Shape())
+        number = self._plans.change(plan, event.at_s)
         entry = {
             "at_s": moment(event.at_s),
             "kind": "change",
-            "who": f"plan {self._changes + 1}",
+            "plan": number,
+            "who": f"plan {number}",
             "text": ("; ".join(event.moved) or "the same plan")[:MOST_TEXT],
             "pause_ms": short(event.pause_ms),
             "why": self._why,
@@ -171,24 +177,6 @@ class Story:
         self._rows_out = max(self._rows_out, event.rows_out)
         tail = self._tail()
         return lambda: {"kind": "ended", **tail()}
-
-
-def plan_as_object(plan: Plan, shape: Shape) -> dict[str, Any]:
-    """A plan for the page: as text, by region, and drawn."""
-    pipelines = {region.region: region.pipelines for region in plan.regions}
-    replicas = {r.region: r.replicas for r in plan.regions} | {
-        s.source: s.replicas for s in plan.sources
-    }
-    threads = sum(r.replicas * len(r.pipelines) for r in plan.regions)
-    return {
-        "plan": {
-            "text": repr(plan),
-            "threads": threads + sum(source.replicas for source in plan.sources),
-            "pipelines": pipelines,
-            "replicas": replicas,
-        },
-        "drawing": asdict(draw(shape, pipelines, replicas)),
-    }
 
 
 def _end_of(event: RunEnded) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 // Throughput and latency over time, with a mark for every change of plan.
 
-import { byId, clock, element, mark, roving, short, stop, svg } from "./format.js";
+import { byId, clock, duration, element, mark, pressed, roving, short, stop, svg, write } from "./format.js";
 import { reveal } from "./journal.js";
 import { store } from "./store.js";
 
@@ -32,6 +32,8 @@ export function drawCharts() {
 function draw(id, frame, groups, curves, withMarks) {
   const most = Math.max(0, ...store.points.flatMap((point) => curves.map(([, n]) => point[n] ?? 0)));
   const top = most > 0 ? nice(most) : 1;
+  const unit = !withMarks && top >= 1000 ? 1000 : 1; // seconds, once milliseconds would be thousands
+  if (!withMarks) write(byId("latency-unit"), unit === 1 ? "ms" : "s");
   const up = (value) => HEIGHT - BOTTOM - (Math.min(value, top) / top) * (HEIGHT - TOP - BOTTOM);
   const picture = svg("svg", { width: frame.width, height: HEIGHT, role: "group",
     "aria-label": withMarks ? "Throughput over time; plan changes" : "Latency over time" });
@@ -39,7 +41,7 @@ function draw(id, frame, groups, curves, withMarks) {
     const y = up(top * share);
     picture.append(svg("line", { class: "axis", x1: LEFT, x2: frame.width - RIGHT, y1: y, y2: y }));
     const known = most > 0 || (store.points.length && share === 0);
-    if (known) picture.append(svg("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, short(top * share)));
+    if (known) picture.append(svg("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, short(top * share / unit)));
   }
   for (const at of ticks(frame)) {
     picture.append(svg("text", { x: frame.across(at), y: HEIGHT - 4, "text-anchor": "middle" }, clock(at)));
@@ -84,18 +86,11 @@ function marks(groups, frame, id) {
     const name = group.length > 1 ? `${group.length}×` : group[0].who.replace("plan ", "");
     const node = svg("g", { class: "c-mark", role: "button", tabindex: -1, "aria-label": words, "data-at": group[0].at_s },
       svg("circle", { cx: x, cy: 11, r: 9.5 }), svg("text", { x, y: 15 }, name));
-    node.addEventListener("mouseenter", () => tip(words, x, id, 24));
-    node.addEventListener("focus", () => tip(words, x, id, 24));
-    node.addEventListener("mouseleave", hideTip);
-    node.addEventListener("blur", hideTip);
-    const open = () => { reveal(group.at(-1)); tip(words, x, id, 24); };
-    node.addEventListener("click", open);
-    node.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") hideTip();
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      open();
-    });
+    const explain = () => tip(words, x, id, 24);
+    for (const name of ["mouseenter", "focus"]) node.addEventListener(name, explain);
+    for (const name of ["mouseleave", "blur"]) node.addEventListener(name, hideTip);
+    node.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
+    pressed(node, () => { reveal(group.at(-1)); explain(); });
     return node;
   });
   stop(marked, marked[0]);
@@ -105,7 +100,7 @@ function marks(groups, frame, id) {
 
 function explained(group) {
   const some = group.slice(-6).map((change) => {
-    const pause = change.pause_ms === null ? "" : `, tuples stood still for ${short(change.pause_ms)} ms`;
+    const pause = change.pause_ms === null ? "" : `, tuples stood still for ${duration(change.pause_ms)}`;
     return `${clock(change.at_s)}, ${change.who}: ${change.text}${pause}${change.why ? `\nWhy: ${change.why}` : ""}`;
   });
   const more = group.length - some.length;
@@ -133,7 +128,7 @@ function follow(picture, cross, frame, id) {
     const at = frame.across(point[0]);
     mark(cross, "x1", at);
     mark(cross, "x2", at);
-    tip(`${clock(point[0])}\n${short(point[1])} rows/s\np50 ${short(point[2])} ms, p99 ${short(point[3])} ms`
+    tip(`${clock(point[0])}\n${short(point[1])} rows/s\np50 ${duration(point[2])}, p99 ${duration(point[3])}`
       + (point[4] === null ? "" : `\nbacklog ${short(point[4])} rows`), at, id, 60);
   });
   picture.addEventListener("mouseleave", () => { mark(cross, "visibility", "hidden"); hideTip(); });

@@ -2,9 +2,11 @@
 
 import { byId, element, mark, write } from "./format.js";
 import { parted } from "./detail.js";
-import { regionOf, store } from "./store.js";
+import { inBatches, regionOf, store } from "./store.js";
 
 let shown = "";
+const pending = []; // wishes, oldest first, and the plan that each leads to
+let before = ""; // the plan when they were last looked at
 let again = () => {};
 
 export function prepareControls(refresh) {
@@ -22,12 +24,13 @@ export function prepareControls(refresh) {
 }
 
 export function drawControls() {
+  drawPending();
   const usable = store.controls && !store.ended;
   byId("pause").hidden = !usable || store.adapting === null;
   write(byId("pause"), store.adapting ? "Pause adaptation" : "Resume adaptation");
   mark(byId("pause"), "aria-pressed", !store.adapting);
   const region = chosenRegion();
-  byId("region-controls").hidden = !usable || !region;
+  byId("region-controls").hidden = !usable || !region || store.then !== null;
   byId("policy-hint").hidden = !store.adapting;
   if (!region || !store.plan) return;
   const pipelines = store.plan.pipelines[region] || [];
@@ -44,41 +47,46 @@ const chosenRegion = () => {
   return kind === "step" ? regionOf(name) : name;
 };
 
-// Between every two steps a button: cut the thread in two there, or join what is cut.
+// Between every two steps a button: cut the pipeline in two there, or join what is cut.
 function drawCuts(region, pipelines) {
   const focused = document.activeElement?.dataset?.cut;
-  const lengths = pipelines.map((steps) => steps.length);
   const parts = [];
   pipelines.forEach((steps, number) => steps.forEach((step, place) => {
-    const first = number === 0 && place === 0;
-    if (!first) parts.push(place === 0 ? join(region, lengths, number, step) : cut(region, lengths, number, place, step));
+    if (place > 0) parts.push(cutButton("✂ Split", `Split the pipeline before ${step}`, step, { region, split_before: step }));
+    else if (number > 0) parts.push(cutButton("⇄ Merge", `Merge the pipelines before ${step}`, step, { region, merge_before: step }));
     parts.push(element("span", {}, step));
   }));
   byId("cuts").replaceChildren(...(parts.length > 1 ? parts : []));
   if (focused) byId("cuts").querySelector(`[data-cut="${CSS.escape(focused)}"]`)?.focus();
 }
 
-function cut(region, lengths, number, place, step) {
-  const wanted = [...lengths.slice(0, number), place, lengths[number] - place, ...lengths.slice(number + 1)];
-  return cutButton("✂ Split", `Split the pipeline before ${step}`, step, region, wanted);
-}
-
-function join(region, lengths, number, step) {
-  const both = lengths[number - 1] + lengths[number];
-  const wanted = [...lengths.slice(0, number - 1), both, ...lengths.slice(number + 1)];
-  return cutButton("⇄ Merge", `Merge the pipelines before ${step}`, step, region, wanted);
-}
-
-function cutButton(text, label, step, region, pipelines) {
+function cutButton(text, label, step, content) {
   const node = element("button", { type: "button", "aria-label": label, "data-cut": step }, text);
-  node.addEventListener("click", () => wish({ region, pipelines }));
+  node.addEventListener("click", () => wish(content));
   return node;
 }
 
 async function wish(content) {
   const found = await send("/api/plan", content);
   if (!found) return;
-  answer(found.will.length ? `Asked for: ${found.will.join("; ")}.` : "Nothing changes: it is so already.", false);
+  if (!found.will.length) return answer("Nothing changes: it is so already.", false);
+  if (!pending.length) before = store.plan.text;
+  pending.push({ words: found.will.join("; "), plan: found.plan });
+  again();
+}
+
+const told = (wishes) => wishes.map((each) => each.words).join("; ");
+
+// What was asked for is pending until its plan is in force, or another one is instead.
+function drawPending() {
+  const taken = (count) => told(pending.splice(0, count));
+  const now = store.plan?.text;
+  const reached = pending.findLastIndex((each) => each.plan === now) + 1;
+  if (reached) answer(`In force: ${taken(reached)}.`, false);
+  else if (pending.length && store.ended) answer(`The run ended before this: ${taken(Infinity)}.`, true);
+  else if (pending.length && now !== before) answer(`Another plan came instead of this: ${taken(Infinity)}.`, true);
+  before = now;
+  if (pending.length) answer(`Pending${inBatches() ? " until the next batch" : ""}: ${told(pending)}.`, false);
 }
 
 // What the server answers; nothing if it refuses, which is said on the page.

@@ -1,8 +1,8 @@
 // What is known of the operator or region that was chosen.
 
-import { busyClass, byId, element, percent, short, svg, whole, write } from "./format.js";
+import { busyClass, byId, duration, element, percent, short, svg, whole, write } from "./format.js";
 import { busyOf } from "./graph.js";
-import { regionOf, stepsOf, store } from "./store.js";
+import { regionOf, stepsOf, store, view } from "./store.js";
 
 const MOST_REPLICAS = 24;
 let shown = "";
@@ -32,8 +32,8 @@ const heading = (text) => element("h3", {}, text);
 
 function stepParts(name) {
   const about = store.steps[name] || {};
-  const found = store.seen?.steps[name];
-  const source = store.seen?.sources[name];
+  const found = view().seen?.steps[name];
+  const source = view().seen?.sources[name];
   const words = [about.role, about.state, about.key?.length ? `key ${about.key.join(", ")}` : "", about.what];
   const rows = [];
   if (found) {
@@ -52,25 +52,28 @@ function stepParts(name) {
     rows.push(
       ["Read", unit(source.rate_per_s, "rows/s")],
       ["Backlog", source.backlog === null ? "unknown" : `${whole(source.backlog)} rows`],
-      source.lag_ms === null ? null : ["Waited in the queue", unit(source.lag_ms, "ms")],
+      source.lag_ms === null ? null : ["Waited in the queue", duration(source.lag_ms)],
     );
   }
   return [chips(words), rows.length ? facts(rows) : element("p", { class: "empty" }, "Nothing measured yet.")];
 }
 
 function regionParts(name, alone) {
-  const found = store.seen?.regions[name];
-  const pipelines = store.plan?.pipelines[name];
-  const replicas = store.plan?.replicas[name];
+  const { plan, seen } = view();
+  const found = seen?.regions[name];
+  const pipelines = plan?.pipelines[name];
+  const replicas = plan?.replicas[name];
+  const busy = busyOf(name, seen);
   const about = Object.values(store.steps).filter((step) => step.region === name);
   const parts = [];
   if (alone) parts.push(chips([about.some((s) => s.replicable) ? "may be replicated" : "one replica only", ...stepsOf(name)]));
   const rows = [["Replicas", whole(replicas)], pipelines ? ["Pipelines", whole(pipelines.length)] : null];
+  if (busy !== null) rows.push(["Busy", percent(busy)]);
+  if (seen && pipelines?.length === 1) rows.push(["Overhead", percent(seen.overheads[`${name}/0`])]);
   if (found) {
     rows.push(
       ["Takes in", unit(found.rows_per_s, "rows/s")],
-      ["Busy", percent(busyOf(name, store.seen))],
-      ["Waiting in front", unit(found.queue_rows, "rows")],
+      found.queue_rows === null ? null : ["Waiting in front", unit(found.queue_rows, "rows")],
       found.loaded_bytes ? ["State loaded", unit(found.loaded_bytes, "bytes")] : null,
       found.skew === null ? null : ["Skew of replicas", `${short(found.skew)} × even`, found.skew > 1.5],
       found.bucket_skew === null ? null : ["Skew of buckets", `${short(found.bucket_skew)} × even`],
@@ -78,6 +81,9 @@ function regionParts(name, alone) {
     );
   }
   parts.push(facts(rows));
+  if (seen && pipelines?.length > 1) {
+    parts.push(heading("Busy, by pipeline"), ...pipelines.map((steps, n) => pipelineMeter(steps, `${name}/${n}`, seen)));
+  }
   if (found?.replica_busy.length) parts.push(heading("Busy, by replica"), ...meters(found.replica_busy));
   if (found?.bars.length > 1) parts.push(heading("Rows, by bucket"), bars(found.bars));
   return parts;
@@ -96,13 +102,20 @@ function facts(rows) {
   return list;
 }
 
+function pipelineMeter(steps, name, seen) {
+  const share = seen.overheads[name];
+  const words = steps.join(" · ") + (share ? ` (overhead ${percent(share)})` : "");
+  return element("div", {}, element("p", { class: "hint" }, words), meter("", seen.pipelines[name]));
+}
+
+function meter(name, share) {
+  const fill = element("i", { class: `busy-${busyClass(share || 0)}` });
+  fill.style.width = `${Math.min(100, (share || 0) * 100)}%`;
+  return element("div", { class: "meter" }, element("span", {}, name), element("b", {}, fill), element("span", {}, percent(share)));
+}
+
 function meters(shares) {
-  const some = shares.slice(0, MOST_REPLICAS).map((share, number) => {
-    const fill = element("i", { class: `busy-${busyClass(share || 0)}` });
-    fill.style.width = `${Math.min(100, (share || 0) * 100)}%`;
-    return element("div", { class: "meter" },
-      element("span", {}, `#${number + 1}`), element("b", {}, fill), element("span", {}, percent(share)));
-  });
+  const some = shares.slice(0, MOST_REPLICAS).map((share, number) => meter(`#${number + 1}`, share));
   const more = shares.length - some.length;
   return more > 0 ? [...some, element("p", { class: "muted hint" }, `and ${more} more`)] : some;
 }

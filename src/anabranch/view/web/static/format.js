@@ -28,8 +28,10 @@ export const percent = (share) =>
 
 export function milliseconds(value) {
   if (value === null || value === undefined) return [DASH, "ms"];
-  return value >= 10000 ? [short(value / 1000), "s"] : [short(value), "ms"];
+  return value >= 999.5 ? [short(value / 1000), "s"] : [short(value), "ms"];
 }
+
+export const duration = (value) => milliseconds(value).join(" ");
 
 export function clock(seconds) {
   if (seconds === null || seconds === undefined) return DASH;
@@ -75,6 +77,16 @@ export function mark(node, name, value) {
   } else if (node.getAttribute(name) !== String(value)) {
     node.setAttribute(name, value);
   }
+}
+
+// What a click does, Enter and the space bar do, too.
+export function pressed(node, action) {
+  node.addEventListener("click", action);
+  node.addEventListener("keydown", (event) => {
+    if (event.target !== node || (event.key !== "Enter" && event.key !== " ")) return;
+    event.preventDefault();
+    action(event);
+  });
 }
 
 // Arrow keys move between the items of a group, which is one stop for the tab key.

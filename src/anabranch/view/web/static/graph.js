@@ -1,18 +1,20 @@
 // The graph: the server says where boxes and lines lie, this draws them and keeps them up to date.
 
-import { busyClass, byId, mark, percent, roving, short, stop, svg, write } from "./format.js";
-import { store } from "./store.js";
+import { busyClass, byId, mark, percent, pressed, roving, short, stop, svg, write } from "./format.js";
+import { store, view } from "./store.js";
 
 const CARD = 4;
 const MOST_CARDS = 3;
 const LEAST_SCALE = 0.25;
 const MOST_SCALE = 2.5;
+const READABLE = 0.9; // smaller letters are under 9 pixels; what is wider than the page scrolls
+const BAR = 26;
 
 let drawn = 0;
 let picture = null;
 let boxes = new Map(); // "step:count" → its nodes
 let lines = [];
-let zoom = null; // null: as large as fits
+let zoom = null; // null: as large as fits and can be read; "fit": all of it
 let again = () => {};
 
 export function prepareGraph(refresh) {
@@ -21,7 +23,7 @@ export function prepareGraph(refresh) {
   roving(byId("graph"), items);
   byId("zoom-in").addEventListener("click", () => scale(1.25));
   byId("zoom-out").addEventListener("click", () => scale(0.8));
-  byId("zoom-fit").addEventListener("click", () => { zoom = null; resize(); });
+  byId("zoom-fit").addEventListener("click", () => { zoom = "fit"; resize(); });
   new ResizeObserver(resize).observe(byId("graph"));
   byId("detail-card").addEventListener("keydown", (event) => {
     if (event.key === "Escape") boxes.get(store.chosen)?.group.focus();
@@ -29,7 +31,7 @@ export function prepareGraph(refresh) {
 }
 
 export function drawGraph() {
-  if (!store.drawing) return;
+  if (!view().drawing) return;
   if (drawn !== store.drawings) build();
   drawn = store.drawings;
   update();
@@ -37,11 +39,11 @@ export function drawGraph() {
 
 function build() {
   const focused = document.activeElement?.dataset?.key;
-  const { width, height } = store.drawing;
+  const { width, height } = view().drawing;
   boxes = new Map();
   picture = svg("svg", { viewBox: `0 0 ${width} ${height + 4}`, role: "group", "aria-label": "Graph of the flow" });
   const regions = svg("g");
-  for (const box of store.drawing.boxes) regions.append(region(box));
+  for (const box of view().drawing.boxes) regions.append(region(box));
   picture.append(regions, streams());
   byId("graph").replaceChildren(picture);
   resize();
@@ -54,8 +56,10 @@ function build() {
 function region(box) {
   // A region of one step is drawn as a frame around it, and chosen with it.
   const alone = !box.label && box.inside[0]?.inside.length === 1;
-  const group = alone ? svg("g", { class: "g-region" }) : button("region", box);
-  if (alone) group.addEventListener("click", () => choose(`step:${box.inside[0].inside[0].name}`));
+  const group = svg("g", { class: "g-region", "data-region": box.name });
+  if (!alone) mark(group, "role", "group");
+  if (!alone) mark(group, "aria-label", `region ${box.name}`);
+  group.addEventListener("click", () => choose(alone ? `step:${box.inside[0].inside[0].name}` : `region:${box.name}`));
   for (let card = Math.min(box.replicas, MOST_CARDS) - 1; card > 0; card -= 1) {
     group.append(rectangle({ ...box, x: box.x + card * CARD, y: box.y - card * CARD }, "behind", 10));
   }
@@ -63,9 +67,12 @@ function region(box) {
   const right = box.x + box.width;
   const share = svg("text", { class: "share", x: right - (box.replicas > 1 ? 22 : 9), y: box.y + 18, "text-anchor": "end" });
   const flag = svg("text", { class: "flag", x: box.x + 4, y: box.y + box.height + 13 });
-  group.append(outline, svg("text", { class: "name", x: box.x + 9, y: box.y + 18 }, box.label), flag);
-  if (!alone) group.append(share);
-  keep("region", box, { group, share, flag, stop: !alone });
+  group.append(outline, flag);
+  const title = alone ? null : button("region", box); // beside its steps: a button holds no buttons
+  title?.append(rectangle({ ...box, height: BAR }, "bar", 10),
+    svg("text", { class: "name", x: box.x + 9, y: box.y + 18 }, box.label), share);
+  if (title) group.append(title);
+  keep("region", box, { outer: group, group: title, share, flag, stop: !alone });
   for (const inner of box.inside) {
     if (inner.kind === "step") group.append(step(inner, box));
     else group.append(pipeline(inner, box, alone ? outline : null));
@@ -83,7 +90,10 @@ function badge(text, right, y) {
 
 function pipeline(box, region, outline) {
   const frame = outline || rectangle(box, "frame", 7);
-  keep("pipeline", box, { frame, name: outline ? "outline frame" : "frame" });
+  const title = svg("title");
+  frame.append(title);
+  if (!outline) mark(frame, "role", "img");
+  keep("pipeline", box, { frame, title, name: outline ? "outline frame" : "frame" });
   return svg("g", {}, outline ? null : frame, ...box.inside.map((inner) => step(inner, outline ? region : null)));
 }
 
@@ -93,20 +103,21 @@ function step(box, alone) {
   const flow = svg("text", { class: "flow", x: middle, y: box.y + 31, "text-anchor": "middle" });
   group.append(rectangle(box, "face", 5));
   group.append(svg("text", { class: "name", x: middle, y: box.y + 17, "text-anchor": "middle" }, box.label), flow);
-  keep("step", box, { group, flow, alone, stop: true });
+  const lost = svg("g", { class: "lost" },
+    svg("rect", { x: box.x - 5, y: box.y - 8, height: 15, rx: 7.5 }), svg("text", { x: box.x + 1, y: box.y + 4 }));
+  group.append(lost);
+  keep("step", box, { group, flow, lost, alone, stop: true });
   return group;
 }
 
 function button(kind, box) {
   const key = `${kind}:${box.name}`;
-  const group = svg("g", { class: `g-${kind}`, role: "button", tabindex: -1, "data-key": key });
+  const group = svg("g", { class: kind === "region" ? "g-title" : "g-step", role: "button", tabindex: -1, "data-key": key });
   group.append(svg("title", {}, box.name));
-  group.addEventListener("click", (event) => { event.stopPropagation(); choose(key); });
-  group.addEventListener("keydown", (event) => {
-    if (event.target !== group || (event.key !== "Enter" && event.key !== " ")) return;
-    event.preventDefault();
+  pressed(group, (event) => {
+    event.stopPropagation();
     choose(key);
-    byId("detail-title").focus();
+    if (event.type === "keydown") byId("detail-title").focus();
   });
   return group;
 }
@@ -124,7 +135,7 @@ export function choose(key) {
 }
 
 function streams() {
-  lines = store.drawing.lines.map((line) => {
+  lines = view().drawing.lines.map((line) => {
     const points = line.points;
     const [x, y] = points.at(-1);
     const title = svg("title");
@@ -149,28 +160,26 @@ function curve(points) {
 }
 
 function update() {
-  const seen = store.seen;
+  const { seen } = view();
   for (const [key, box] of boxes) {
     if (box.kind === "region") updateRegion(box, seen);
     else if (box.kind === "pipeline") updateFrame(box, seen);
     else updateStep(box, seen);
-    if (box.group) {
-      box.group.classList.toggle("chosen", key === store.chosen);
-      mark(box.group, "aria-pressed", key === store.chosen);
-    }
+    (box.outer ?? box.group)?.classList.toggle("chosen", key === store.chosen);
+    if (box.group) mark(box.group, "aria-pressed", key === store.chosen);
   }
   lines.forEach((each, number) => updateLine(each, seen?.traffic[number]));
 }
 
 export const busyOf = (region, seen) => seen?.busy[region] ?? null;
 
-function updateRegion({ group, share, flag, box, stop: apart }, seen) {
+function updateRegion({ outer, group, share, flag, box }, seen) {
   const busy = busyOf(box.name, seen);
   const held = seen?.bottleneck === box.name;
   write(share, busy === null ? "" : percent(busy));
   write(flag, held ? "▲ bottleneck" : "");
-  group.classList.toggle("bottleneck", held);
-  if (apart) mark(group, "aria-label", `region ${box.name}, ${regionWords(box, seen)}`);
+  outer.classList.toggle("bottleneck", held);
+  if (group) mark(group, "aria-label", `region ${box.name}, ${regionWords(box, seen)}`);
 }
 
 function regionWords(box, seen) {
@@ -181,19 +190,24 @@ function regionWords(box, seen) {
   return words.join(", ");
 }
 
-function updateFrame({ frame, name, box }, seen) {
-  const level = busyClass(seen?.pipelines[box.name]);
+function updateFrame({ frame, title, name, box }, seen) {
+  const busy = seen?.pipelines[box.name] ?? null;
+  const level = busyClass(busy);
+  const words = `${box.inside.map((inner) => inner.name).join(" · ")}: ${busy === null ? "not measured" : `${percent(busy)} busy`}`;
+  write(title, words);
+  if (frame.hasAttribute("role")) mark(frame, "aria-label", `pipeline ${words}`);
   mark(frame, "class", level === null ? name : `${name} busy-${level}`);
 }
 
-function updateStep({ group, flow, alone, box }, seen) {
+function updateStep({ group, flow, lost: badge, alone, box }, seen) {
   const found = seen?.steps[box.name];
-  const rate = found ? found.in_per_s : seen?.sources[box.name]?.rate_per_s;
+  const rate = (seen?.sources[box.name] ?? {}).rate_per_s ?? found?.in_per_s;
   const lost = found ? found.skipped + found.late : 0;
   const busy = alone ? busyOf(alone.name, seen) : null;
   const text = rate === null || rate === undefined ? box.detail || "" : `${short(rate)}/s`;
-  write(flow, [text, lost ? `▲${short(lost)}` : null, busy === null ? null : percent(busy)].filter(Boolean).join(" · "));
-  flow.classList.toggle("wrong", lost > 0);
+  write(flow, [text, busy === null ? null : percent(busy)].filter(Boolean).join(" · "));
+  write(badge.lastChild, lost ? `▲${short(lost)}` : "");
+  mark(badge.firstChild, "width", lost ? 12 + 7 * badge.textContent.length : 0);
   const words = [`${box.role || "step"} ${box.name}`, text, lost ? `${short(lost)} left out` : null, alone ? regionWords(alone, seen) : null];
   mark(group, "aria-label", words.filter(Boolean).join(", "));
 }
@@ -204,19 +218,19 @@ function updateLine({ line, path, title }, rate) {
   write(title, `${line.producer} → ${line.consumer}${words}`);
 }
 
-function fit() {
-  const room = byId("graph").clientWidth - 2;
-  return Math.max(0.55, Math.min(1.35, room / store.drawing.width));
+function size() {
+  const whole = Math.min(1.35, (byId("graph").clientWidth - 2) / view().drawing.width);
+  return zoom === "fit" ? whole : zoom ?? Math.max(READABLE, whole);
 }
 
 function scale(factor) {
-  zoom = Math.max(LEAST_SCALE, Math.min(MOST_SCALE, (zoom ?? fit()) * factor));
+  zoom = Math.max(LEAST_SCALE, Math.min(MOST_SCALE, size() * factor));
   resize();
 }
 
 function resize() {
-  if (!picture || !store.drawing) return;
-  const size = zoom ?? fit();
-  mark(picture, "width", Math.round(store.drawing.width * size));
-  mark(picture, "height", Math.round((store.drawing.height + 4) * size));
+  if (!picture || !view().drawing) return;
+  const { width, height } = view().drawing;
+  mark(picture, "width", Math.round(width * size()));
+  mark(picture, "height", Math.round((height + 4) * size()));
 }

@@ -1,7 +1,7 @@
 // Name, state and the numbers of this moment.
 
 import { byId, clock, mark, milliseconds, plural, short, whole, write } from "./format.js";
-import { state, store } from "./store.js";
+import { inBatches, state, store, view } from "./store.js";
 
 export function drawHeader() {
   const { started, seen, plan } = store;
@@ -16,14 +16,14 @@ export function drawHeader() {
   write(byId("rate"), short(store.rate_per_s));
   writeLatency("p50", last ? last[2] : null);
   writeLatency("p99", last ? last[3] : null);
-  write(byId("rows-in"), short(store.rows_in));
-  write(byId("rows-out"), short(store.rows_out));
-  mark(byId("rows-in"), "title", whole(store.rows_in));
-  mark(byId("rows-out"), "title", whole(store.rows_out));
+  for (const [id, rows] of [["rows-in", store.rows_in], ["rows-out", store.rows_out]]) {
+    write(byId(id), short(rows));
+    mark(byId(id), "title", whole(rows));
+  }
   write(byId("backlog"), seen && last ? short(last[4]) : "–");
   write(byId("plan-number"), plan ? whole(plan.threads) : "–");
-  write(byId("plan-unit"), plan && plan.threads === 1 ? "thread" : "threads");
-  write(byId("plan-text"), plan ? plan.text : "");
+  write(byId("plan-unit"), plan && seen ? plural(plan.threads, inBatches() ? "task" : "thread").split(" ")[1] : "");
+  write(byId("plan-text"), view().plan?.text ?? "");
 }
 
 function about(started, last) {
@@ -47,16 +47,25 @@ function writeLatency(name, value) {
   write(byId(`${name}-unit`), unit);
 }
 
+// A browser may forbid a page to remember anything.
+function remembered(what) {
+  try {
+    return what();
+  } catch {
+    return null;
+  }
+}
+
 export function prepareTheme() {
   const root = document.documentElement;
   const system = matchMedia("(prefers-color-scheme: dark)");
   const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
   const show = () => write(byId("theme"), dark() ? "Light" : "Dark");
-  const kept = localStorage.getItem("anabranch-theme");
+  const kept = remembered(() => localStorage.getItem("anabranch-theme"));
   if (kept === "dark" || kept === "light") root.dataset.theme = kept;
   byId("theme").addEventListener("click", () => {
     root.dataset.theme = dark() ? "light" : "dark";
-    localStorage.setItem("anabranch-theme", root.dataset.theme);
+    remembered(() => localStorage.setItem("anabranch-theme", root.dataset.theme));
     show();
   });
   system.addEventListener("change", show);

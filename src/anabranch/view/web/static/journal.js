@@ -1,7 +1,8 @@
 // The journal, newest first. Only the rows that can be seen are there, so ten thousand cost no more than ten.
 
-import { byId, clock, element, mark, short, whole, write } from "./format.js";
+import { byId, clock, duration, element, mark, whole, write } from "./format.js";
 import { store } from "./store.js";
+import { showPlan } from "./then.js";
 
 const ROW = 62;
 const SPARE = 4;
@@ -77,10 +78,11 @@ function row(entry) {
 function choose(entry) {
   chosen = entry;
   const more = [`${clock(entry.at_s)} · ${entry.who} · ${entry.kind === "change" ? "in force" : entry.kind}`, entry.text];
-  if (entry.pause_ms !== undefined && entry.pause_ms !== null) more.push(`Tuples stood still for ${short(entry.pause_ms)} ms.`);
+  if (entry.pause_ms !== undefined && entry.pause_ms !== null) more.push(`Tuples stood still for ${duration(entry.pause_ms)}.`);
   if (entry.why) more.push(`Why: ${entry.why}`);
   write(byId("journal-entry"), more.join("\n"));
   byId("journal-entry").hidden = false;
+  if (entry.plan) showPlan(entry.plan);
   again();
 }
 

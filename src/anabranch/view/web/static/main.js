@@ -7,6 +7,7 @@ import { drawGraph, prepareGraph } from "./graph.js";
 import { drawHeader, prepareTheme } from "./header.js";
 import { drawJournal, prepareJournal } from "./journal.js";
 import { store, take } from "./store.js";
+import { drawThen, prepareThen } from "./then.js";
 
 const AGAIN_MS = 2000;
 const MOST_MS = 30000;
@@ -18,7 +19,7 @@ let later = 0;
 
 function draw() {
   waiting = false;
-  for (const part of [drawHeader, drawGraph, drawDetail, drawControls, drawCharts, drawJournal]) part();
+  for (const part of [drawHeader, drawGraph, drawDetail, drawControls, drawCharts, drawJournal, drawThen]) part();
   document.body.dataset.drawn = store.id;
 }
 
@@ -39,18 +40,20 @@ const address = () => `/api/stream?since=${encodeURIComponent(store.id)}`;
 function follow() {
   leave();
   stream = new EventSource(address());
-  stream.onopen = () => { patience = AGAIN_MS; trouble(""); connected(true); };
+  stream.onopen = () => { trouble(""); connected(true); };
   stream.onmessage = (event) => {
-    const news = JSON.parse(event.data);
-    const tooMuch = take(news);
+    patience = AGAIN_MS;
+    const tooMuch = take(JSON.parse(event.data));
     store.id = event.lastEventId;
-    if (news.entry?.who === "by hand") askControls();
     if (tooMuch) begin();
     refresh();
   };
   stream.onerror = () => {
+    const final = stream.readyState === EventSource.CLOSED;
+    stream.close(); // left to itself, a browser would ask every second for ever
     connected(false);
-    if (stream.readyState === EventSource.CLOSED) refused();
+    if (final && !store.ended) refused();
+    else again(follow);
   };
 }
 
@@ -108,17 +111,7 @@ function trouble(text) {
 
 function connected(now) {
   store.connected = now;
-  if (now) askControls();
   refresh();
-}
-
-async function askControls() {
-  try {
-    Object.assign(store, await (await fetch("/api/controls")).json());
-    refresh();
-  } catch {
-    // The stream says that nobody is there.
-  }
 }
 
 async function begin() {
@@ -139,6 +132,7 @@ prepareTheme();
 prepareGraph(refresh);
 prepareControls(refresh);
 prepareJournal(refresh);
+prepareThen(refresh);
 addEventListener("resize", refresh);
 if (!document.hidden) tabs.postMessage("looked at");
 begin();

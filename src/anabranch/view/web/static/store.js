@@ -1,6 +1,6 @@
 // What the page knows of the run. `history` is everything; every other piece of news adds to it.
 
-export const MOST_POINTS = 3000;
+const MOST_POINTS = 3000;
 const MOST_ENTRIES = 10000;
 
 export const store = {
@@ -25,31 +25,23 @@ export const store = {
   rate_per_s: null,
   ended: null,
   chosen: null,
+  then: null, // an earlier plan that is looked at
 };
 
-// Takes a piece of news; whether everything should be asked for again.
-export function take(news) {
-  if (news.kind === "history") return takeHistory(news);
-  if (news.kind === "observed") store.points.push(news.point);
-  if (news.entry) takeEntry(news.entry);
-  for (const name of ["seen", "rows_in", "rows_out", "rate_per_s", "ended", "plan"]) {
-    if (name in news) store[name] = news[name];
-  }
-  if (news.drawing) redraw(news.drawing);
-  return store.points.length > MOST_POINTS;
-}
+// What the graph, the details and the plan's text are about: now, or an earlier plan.
+export const view = () => store.then ?? store;
 
-function takeHistory(news) {
-  for (const name of ["id", "journal", "controls", "adapting", "started", "steps", "plan", "points",
-    "seen", "rows_in", "rows_out", "rate_per_s", "ended"]) {
-    if (name in news) store[name] = news[name];
+// Takes a piece of news; whether everything should be asked for again.
+export function take({ kind, point, entry, entries, drawing, ...rest }) {
+  Object.assign(store, rest);
+  if (kind === "history") {
+    Object.assign(store, { entries: [], changes: [], dropped: 0, then: null });
+    entries.forEach(takeEntry);
   }
-  store.entries = [];
-  store.changes = [];
-  store.dropped = 0;
-  for (const entry of news.entries) takeEntry(entry);
-  if (news.drawing) redraw(news.drawing);
-  return false;
+  if (point) store.points.push(point);
+  if (entry) takeEntry(entry);
+  if (drawing) redraw(drawing);
+  return store.points.length > MOST_POINTS;
 }
 
 function takeEntry(entry) {
@@ -67,6 +59,16 @@ function redraw(drawing) {
   store.drawing = drawing;
   store.drawings += 1;
 }
+
+export function lookAt(then) {
+  store.then = then;
+  store.drawings += 1;
+}
+
+export const newestPlan = () => store.changes.at(-1)?.plan ?? 1;
+
+// Where a batch is worked on whole, stages run one after another: a plan is of tasks, not threads.
+export const inBatches = () => store.seen !== null && store.seen.batch !== null;
 
 export function state() {
   if (store.ended) return store.ended.error ? "failed" : store.ended.whole ? "ended" : "stopped";
