@@ -113,6 +113,29 @@ def test_every_application_is_listed_with_what_it_does(command_line):
     assert all(len(line.split()) > 3 for line in lines)
 
 
+@pytest.mark.parametrize("name", sorted(APPS))
+def test_every_application_runs_by_its_name_and_says_what_it_found(command_line, monkeypatch, name):
+    module, said = APPS[name].module, []
+    summary = module.summary
+    monkeypatch.setattr(module, "summary", lambda found: said.append(summary(found)) or said[-1])
+    ran = command_line("run", name, "--engine", "local", "--rows", "200")
+    assert (ran.code, ran.err) == (0, "")
+    [found] = said
+    assert found.strip()
+    assert ran.out.startswith(found + "\n")
+    assert " rows a second" in ran.out
+
+
+def test_an_application_is_told_of_with_what_its_files_need(command_line):
+    told = command_line("apps", "finance").out
+    assert "anabranch run finance --input trades='your/trades/*' --input quotes=" in told
+    assert "  price   int32, in whole cents\n" in told
+    told = command_line("apps", "spike-detection").out
+    assert "  ts      timestamp[us], may be empty or missing\n" in told
+    refused = command_line("apps", "fincance")
+    assert (refused.code, "an application among" in refused.err) == (2, True)
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_times_of_any_unit_are_read_back_as_they_were(command_line, tmp_path, ending):
     path = tmp_path / f"bid.{ending}"

@@ -95,6 +95,23 @@ REFUSED = {
         "sprak",
     ): "expected an engine among ['spark', 'local', 'simulator'], got 'sprak'",
     ("word-count", "--engine", "local", "--master", "local[2]"): "got master='local[2]'; leave",
+    ("word-count", "--conf", "spark.ui.enabled"): "NAME=VALUE with a name of Spark's",
+    ("word-count", "--conf", "ui.enabled=true"): "got 'ui.enabled=true'; give the whole name",
+    ("word-count", "--conf", "spark.=true"): "NAME=VALUE with a name of Spark's",
+    (
+        "word-count",
+        "--engine",
+        "local",
+        "--conf",
+        "spark.ui.enabled=true",
+    ): "step '--conf': expected the engine spark, got local; leave --conf out",
+    (
+        "word-count",
+        "--engine",
+        "simulator",
+        "--conf",
+        "spark.ui.enabled=true",
+    ): "expected the engine spark, got simulator",
     ("word-count", "--policy", "atuo"): "expected a policy among ['auto', 'organic',",
     ("word-count", "--rows", "-1"): "--rows",
     ("word-count", "--seconds", "-1"): "--seconds",
@@ -139,6 +156,20 @@ def test_options_reach_the_engine(run, started, tmp_path):
     assert made.options["rows"] == 7
     assert made.options["checkpoint"] == str(where)
     assert made.options["policy"] is None
+
+
+def test_settings_of_spark_reach_the_engine(run, started):
+    run(
+        "word-count",
+        "--conf",
+        "spark.ui.enabled=true",
+        "--conf",
+        "spark.x=a=b",
+        "--conf",
+        "spark.y=",
+    )
+    settings = {"spark.ui.enabled": "true", "spark.x": "a=b", "spark.y": ""}
+    assert started.runs[0].options["conf"] == settings
 
 
 def test_a_policy_is_chosen_by_name(run, started):

@@ -134,6 +134,7 @@ def test_a_page_may_be_told_to_change_nothing():
             with pytest.raises(HTTPError) as refused:
                 urlopen(asked, timeout=5)
         assert refused.value.code == status
+        refused.value.close()
 
 
 def test_a_port_that_is_taken_is_said(command_line):

@@ -13,8 +13,10 @@ from typing import Any
 
 from griffe import Docstring, DocstringSectionKind
 from markup import cell, code, table
+from not_run import mark
 
 from anabranch.apps import APPS, App
+from anabranch.apps.parts.wanted import Wanted, input_options, what_goes_in
 from anabranch.pictures.svg import flow_svg
 
 FOLDER = "apps"
@@ -56,12 +58,16 @@ def _page(apps: list[App]) -> str:
     plain, *variants = apps
     title, _, about = (inspect.getdoc(plain.module) or "").partition("\n")
     parts = [f"# {plain.name}", title, about.strip(), _picture(plain), *_sinks(plain)]
+    if "input" in plain.parameters:
+        parts += ["## What goes in", *_inputs(plain)]
     parts += ["## Run it", *_running(plain), "## Arguments", *_arguments(plain)]
     if variants:
         parts.append("## Variants")
         parts.append(f"`anabranch run {plain.name}` runs the one that its arguments choose.")
     for variant in variants:
         parts += [f"### {variant.name}", variant.about, _picture(variant)]
+        if what_goes_in(variant.build()) != what_goes_in(plain.build()):
+            parts += _inputs(variant)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -77,13 +83,31 @@ def _sinks(app: App) -> Iterator[str]:
     yield table(("sink", "columns"), rows)
 
 
+def _inputs(app: App) -> Iterator[str]:
+    for each in what_goes_in(app.build()):
+        yield f"Files for the source `{each.source}`: {each.form}" + (":" if each.columns else ".")
+        if each.columns:
+            yield _columns(each)
+
+
+def _columns(wanted: Wanted) -> str:
+    rows = [
+        (code(each.name), code(each.kind), "yes" if each.required else "", cell(each.about))
+        for each in wanted.columns
+    ]
+    noted = any(each.about for each in wanted.columns)
+    heads = ("column", "type", "required", "what")
+    return table(heads[: 3 + noted], [row[: 3 + noted] for row in rows])
+
+
 def _running(app: App) -> Iterator[str]:
     lines = [f"anabranch run {app.name} --engine local --rows {FEW_ROWS}"]
     lines.append(f"anabranch run {app.name} --seconds 30 --dashboard")
     if "input" in app.parameters:
-        lines.append(f"anabranch run {app.name} --input 'your/files/*' --out results")
+        options = input_options(what_goes_in(app.build()))
+        lines.append(f"anabranch run {app.name} {options} --out results")
     lines.append(f"anabranch plan {app.name} --svg {app.name}.svg")
-    yield "```sh\n" + "\n".join(lines) + "\n```"
+    yield mark("they take a while, and one reads files of yours") + "\n" + _shell(lines)
     said = inspect.getdoc(app.module.summary) or ""
     examples = doctest.DocTestParser().get_examples(said)
     first = said.splitlines()[0].rstrip(".")
@@ -94,6 +118,10 @@ def _running(app: App) -> Iterator[str]:
     if examples:
         yield "What was found looks like this:"
         yield "```text\n" + examples[-1].want.rstrip() + "\n```"
+
+
+def _shell(lines: list[str]) -> str:
+    return "```sh\n" + "\n".join(lines) + "\n```"
 
 
 def _arguments(app: App) -> Iterator[str]:

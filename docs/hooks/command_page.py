@@ -59,11 +59,14 @@ def _option(
 ) -> tuple[str, str, str]:
     # Within Annotated, typer takes the first name for the default until it builds the command.
     given = [str(name) for name in (info.default, *(info.param_decls or ()))]
-    names = [name for name in given if name.startswith("-")]
+    # A flag that only turns something off is declared as " /--no-thing".
+    names = [name.strip() for each in given for name in each.split("/")]
+    names = [name for name in names if name.startswith("-")]
     names = names or ["--" + parameter.name.replace("_", "-")]
     word = "" if kind is bool else " " + (info.metavar or _word(kind))
     default = parameter.default
-    shown = "" if default in (None, False, inspect.Parameter.empty) else code(str(default))
+    bare = kind is bool or default in (None, inspect.Parameter.empty)
+    shown = "" if bare else code(str(default))
     return ", ".join(code(name + word) for name in names), cell(info.help or ""), shown
 
 

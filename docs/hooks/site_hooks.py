@@ -18,6 +18,7 @@ from metrics_page import metrics_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from not_run import made_visible
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ROOT_PAGES = {
@@ -93,11 +94,11 @@ def _moved(text: str, place: str) -> str:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Name without a link what a page links to outside of the documentation."""
+    """Say what is not run; name without a link what lies outside of the documentation."""
     here = dirname(page.file.src_uri)
 
     def kept(link: re.Match[str]) -> str:
         goal = normpath(join(here, link[2]))
         return link[1] if goal.startswith("..") else link[0]
 
-    return LINK.sub(kept, markdown)
+    return made_visible(LINK.sub(kept, markdown))

@@ -26,6 +26,7 @@ Row = dict[str, Any]
 Rows = dict[str, list[Row]]
 
 EVERYTHING = 10**7
+HUGE_ROWS = 100_000
 CLOSE = 1e-9
 REFERENCES = Path(__file__).with_name("references")
 
@@ -50,6 +51,9 @@ class Case:
     Attributes:
         app: Its name.
         small, large: Arguments of `build` for two sizes of data.
+        huge: What is different from `large` for as many rows as fill several batches.
+        huge_delay: By what share of the lateness those are delayed: where many rows lie within it,
+            most of them would come too late otherwise.
         expected: From the rows of each source, as they arrive, the rows of each sink.
         disorder: Sources whose rows may come out of order, within the lateness.
         unordered: Sinks of which the reference says the rows, but not their order.
@@ -61,26 +65,35 @@ class Case:
     expected: Callable[[Rows], Rows]
     disorder: Mapping[str, Times] = field(default_factory=dict)
     unordered: frozenset[str] = frozenset()
+    huge: Mapping[str, Any] = field(default_factory=dict)
+    huge_delay: float = 1.0
 
     def flow(self, size: str) -> Flow:
-        """The application on its data, held in memory."""
-        flow = APPS[self.app].build(**(self.small if size == "small" else self.large))
+        """The application on its data, held in memory; the huge ones are out of order, too."""
+        flow = APPS[self.app].build(**self._arguments(size))
         recorded = Recording.of(flow, EVERYTHING)
-        if size == "shuffled":
-            tables = {name: self._shuffled(name, t) for name, t in recorded.tables.items()}
+        if size in ("shuffled", "huge"):
+            delay = self.huge_delay if size == "huge" else 1.0
+            tables = {name: self._shuffled(name, t, delay) for name, t in recorded.tables.items()}
             recorded = Recording(tables, {name: {} for name in tables})
         return recorded.feed(flow)
 
-    def _shuffled(self, source: str, table: pa.Table) -> pa.Table:
-        """Rows in the order of their times, each delayed by less than the lateness."""
+    def _arguments(self, size: str) -> Mapping[str, Any]:
+        if size == "huge":
+            return {**self.large, "rows": HUGE_ROWS, **self.huge}
+        return self.small if size == "small" else self.large
+
+    def _shuffled(self, source: str, table: pa.Table, share: float) -> pa.Table:
+        """Rows in the order of their times, each delayed by less than a share of the lateness."""
         if source not in self.disorder:
             return table
         times, rng = self.disorder[source], Random(7)
+        longest = times.lateness * share * 0.99
         due, latest = [], None
         for number, row in enumerate(table.to_pylist()):
             time = times.of(row)
             latest = latest if time is None else time
-            due.append((latest + times.lateness * rng.random() * 0.99, number))
+            due.append((latest + longest * rng.random(), number))
         return table.take(pa.array([number for _, number in sorted(due)]))
 
 

@@ -51,7 +51,8 @@ REFUSED = [
     ("sentiment", "top", 0),
     ("micro", "keys", 0),
     ("micro", "operators", 0),
-    ("micro", "multiplications", -2),
+    ("micro", "multiplications", -1),
+    ("micro", "rows", -1),
     ("micro", "selectivity", -1.0),
     ("micro", "wait_ms", -1.0),
     ("micro", "rate_per_s", 0.0),
@@ -67,6 +68,22 @@ def test_a_value_that_cannot_be_is_refused_by_its_name(app, argument, value):
 @pytest.mark.parametrize("app", sorted({app for app, _, _ in REFUSED}))
 def test_the_usual_values_will_do(app):
     assert APPS[app].build().names
+
+
+def test_a_variant_shows_its_own_defaults():
+    usual = {name: APPS[name].parameters for name in ("micro", "micro-linear", "micro-diamond")}
+    assert usual["micro"]["rows"].default == 5_000_000
+    assert usual["micro-linear"]["rows"].default == 800_000
+    assert usual["micro-linear"]["multiplications"].default == 10_000
+    assert usual["micro"]["operators"].default == 4
+    assert [known["rate_per_s"].default for known in usual.values()] == [None, None, 300.0]
+
+
+@pytest.mark.parametrize("app", list(APPS))
+def test_every_default_can_be_given(app):
+    known = APPS[app].parameters
+    defaults = {name: each.default for name, each in known.items()}
+    assert repr(APPS[app].build(**defaults)) == repr(APPS[app].build())
 
 
 def test_the_command_line_says_it_without_a_traceback(command_line):

@@ -54,6 +54,23 @@ def test_a_word_that_comes_twice_in_the_sequence_is_looked_for_twice():
     assert made == [("a", 1)]
 
 
+def test_neither_hashtags_nor_words_differ_by_the_size_of_their_letters(lines):
+    path = lines(
+        {"text": "wake up", "hashtags": ["Monday"]},
+        {"text": "world #Monday"},
+        {"text": "Wake up world! #monday"},
+    )
+    assert found(hashtag_sequences.build(input=path)) == [("monday", 1), ("monday", 2)]
+    tweets = [("Wake", ["A"]), ("up, (WORLD)", ["a"]), ("it's wake-up world", ["a"])]
+    assert found(hashtag_sequences.build(tweets=tweets)) == [("a", 1)]
+
+
+def test_a_text_of_several_words_stands_for_those():
+    for sequence in (["Wake up, world!"], ["wake up", "world"]):
+        flow = hashtag_sequences.build(tweets=[(WHOLE, ["a"])], sequence=sequence)
+        assert found(flow) == [("a", 1)]
+
+
 def test_generated_tweets_have_the_proportions_that_are_promised():
     rows = generated(4000, distinct=50).to_pylist()
     words = Counter(word for row in rows for word in row["text"].split())
@@ -161,7 +178,10 @@ def test_files_may_be_given_by_the_name_of_the_source(lines):
     assert found(hashtag_sequences.build(input={"tweets": path})) == [("a", 1)]
 
 
-@pytest.mark.parametrize(("argument", "value"), [("distinct", 0), ("sequence", ()), ("buckets", 0)])
+REFUSED = [("distinct", 0), ("sequence", ()), ("sequence", ["..."]), ("buckets", 0)]
+
+
+@pytest.mark.parametrize(("argument", "value"), REFUSED)
 def test_arguments_that_cannot_be_are_refused(argument, value):
     with pytest.raises(BuildError, match=f"expected {argument}: "):
         hashtag_sequences.build(**{argument: value})

@@ -8,10 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import anabranch as ab
 from anabranch.apps.parts.inputs import paths_of, read_rows
 from anabranch.errors import SchemaError, SourceError, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.io import collect
+from anabranch.io.files import FilesSource
+from anabranch.io.formats import text
 from anabranch.testing.sequential import run_sequential
 
 COLUMNS = pa.schema(
@@ -134,6 +137,73 @@ def test_a_row_of_a_parquet_file_may_be_bad_too(tmp_path):
     [bad] = result.rows("rows.bad")
     assert (bad["name"], bad["error"]) == ("b", "no value for 'at'")
     assert result.counters["rows.parse"].skipped == 1
+
+
+OTHER_TYPES = [
+    pa.table({"at": pa.array([1, None], pa.int32()), "name": ["a", "b"], "x": [1, 2]}),
+    pa.table({"at": [3.0, 3.5], "name": pa.array(["c", "d"]).dictionary_encode()}),
+    pa.table({"more": [True, False], "at": pa.array([5, 2**63], pa.uint64())}),
+    pa.table({"x": [0.5], "at": [7], "name": ["g"]}),
+]
+
+
+def test_parquet_files_may_have_other_types_and_lack_columns_that_may_be_null(tmp_path):
+    for number, table in enumerate(OTHER_TYPES):
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    flow = Flow("reading")
+    read_rows(flow, "rows", tmp_path, COLUMNS).sink("out", collect())
+    result = run_sequential(flow)
+    assert [tuple(row.values()) for row in result.rows("out")] == [
+        (1, "a", 1.0),
+        (3, "c", None),
+        (5, None, None),
+        (7, "g", 0.5),
+    ]
+    assert [(row["name"], row["error"]) for row in result.rows("rows.bad")] == [
+        ("b", "no value for 'at'"),
+        ("d", "no int64 in 'at': 3.5"),
+        (None, f"no int64 in 'at': {2**63}"),
+    ]
+    assert result.counters["rows.parse"].skipped == 3
+    assert ab.check(flow, cases=8, rows=20, seed=1).ok
+
+
+def test_what_pandas_writes_can_be_read(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    times = pandas.to_datetime(["2024-01-02 09:30:00.123456789", None])
+    frame = pandas.DataFrame({"ts": times, "n": [1, None], "kind": ["a", "b"]})
+    frame.astype({"kind": "category"}).to_parquet(tmp_path / "a.parquet")
+    columns = pa.schema([("ts", pa.timestamp("us")), ("n", pa.int32()), ("kind", pa.string())])
+    flow = Flow("reading")
+    read_rows(flow, "rows", tmp_path / "a.parquet", columns).sink("out", collect())
+    assert [tuple(map(str, row.values())) for row in run_sequential(flow).rows("out")] == [
+        ("2024-01-02 09:30:00.123456", "1", "a"),
+        ("None", "None", "b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (pa.table({"name": ["a"]}), r"\['name'\], without \['at'\]"),
+        (
+            pa.table({"at": [True]}),
+            r"column 'at' to hold values of int64 in .*0\.parquet, got bool",
+        ),
+        (pa.table([[1], [2]], names=["at", "at"]), r"with \['at'\] more than once"),
+    ],
+)
+def test_parquet_files_that_cannot_have_such_rows_are_refused_at_once(tmp_path, table, says):
+    pq.write_table(table, tmp_path / "0.parquet")
+    with pytest.raises(SchemaError, match=says):
+        read_rows(Flow("reading"), "rows", tmp_path, COLUMNS)
+
+
+def test_building_on_csv_reads_little_of_each_file(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("at,name,x\n" + "1,a,1\n" * 100_000)
+    monkeypatch.setattr(FilesSource, "read", lambda *_: pytest.fail("rows were read"))
+    monkeypatch.setattr(text, "BLOCK_BYTES", -1)
+    read_rows(Flow("reading"), "rows", tmp_path / "a.csv", COLUMNS)
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])

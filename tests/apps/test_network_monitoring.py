@@ -49,6 +49,7 @@ def test_the_window_says_when_it_began_and_when_the_failures_did():
         said(5, "Invalid user bo from 192.0.2.7 port 4242"),
         said(5, "error: Failed to allocate internet-domain X11 display socket."),
         failed(5).replace("sshd[", "logger["),
+        said(5, "").replace("sshd[7]: ", "last message repeated 5 times"),
     ],
 )
 def test_only_failures_to_log_in_count(line):

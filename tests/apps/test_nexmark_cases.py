@@ -55,6 +55,13 @@ def test_among_what_is_compared_equal_bids_win():
     assert most_by(rows["bid"], "auction", "price")[0] > 10
 
 
+def test_among_what_is_compared_a_bidder_bids_twice_in_a_millisecond():
+    rows, wanted = compared("q18", "large")
+    bids = Counter(found(rows["bid"], "bidder", "auction", "dateTime"))
+    last = found(wanted["out"], "bidder", "auction", "dateTime")
+    assert sum(bids[each] > 1 for each in last) >= 10
+
+
 def test_among_what_is_compared_sellers_sold_more_than_the_last_ten():
     _, wanted = compared("q6", "large")
     assert most_by(wanted["out"], "seller")[0] > 10

@@ -91,7 +91,7 @@ def test_what_is_no_reading_has_no_average_and_is_part_of_none(broken):
 
 
 def test_the_largest_readings_add_up_in_the_longest_window():
-    most = int(spike_detection.LARGEST) * spike_detection.PARTS * spike_detection.LONGEST
+    most = int(spike_detection.LARGEST) * spike_detection.PARTS_A_UNIT * spike_detection.LONGEST
     assert most < 2**63
     assert averages([1e9, -1e9, 1e9 - 0.0001]) == [1e9, 0.0, pytest.approx(333333333.3333)]
 

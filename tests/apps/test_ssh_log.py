@@ -6,7 +6,8 @@ from datetime import date, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from anabranch.apps.parts.ssh_log import KINDS, LINE, attempts, log_lines
+from anabranch.apps.parts.columns import LINES
+from anabranch.apps.parts.ssh_log import KINDS, attempts, log_lines
 from anabranch.io import generate
 from anabranch.operators.parse_syslog import parse_syslog
 
@@ -16,7 +17,7 @@ MANY = 60_000
 
 def log(rows=2000, seed=0, start=0, year=2026, **properties):
     last = date(year, 12, 31)
-    source = generate(log_lines(last, LATENESS, **properties), LINE, rows=start + rows, seed=seed)
+    source = generate(log_lines(last, LATENESS, **properties), LINES, rows=start + rows, seed=seed)
     return source.read("generated", start, rows).batch["line"]
 
 
@@ -161,7 +162,7 @@ def test_break_ins_are_as_frequent_as_asked_for():
 
 @pytest.mark.parametrize("last", [date(2026, 3, 31), date(2028, 2, 28), date(2028, 2, 29)])
 def test_a_log_begins_a_year_before_it_ends(last):
-    source = generate(log_lines(last, LATENESS), LINE, rows=2000, seed=0)
+    source = generate(log_lines(last, LATENESS), LINES, rows=2000, seed=0)
     made = parse_syslog("line", last).grammar.parse(source.read("generated", 0, 2000).batch["line"])
     table = pa.concat_tables(made.columns)
     first = table["ts"][0].as_py()

@@ -9,9 +9,10 @@ import pytest
 from anabranch.apps import APPS
 from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow
+from anabranch.plan.plan import DEFAULT_BATCH_ROWS
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import Rows, cases, disagreement, rows_of
-from tests.conformance.ways import ALL, PLANS, marked, plans_of, run_by
+from tests.conformance.ways import ALL, PLANS, marked, plans_of, run_by, sequential, wide
 
 SIZES = ("small", "large", "shuffled")
 
@@ -45,6 +46,23 @@ def test_the_sequential_run_is_what_the_definition_says(name, size):
     flow, expected = defined(name, size)
     got = run_sequential(flow).outputs
     assert disagreement(cases()[name], flow, expected, got) is None
+
+
+BATCH_ROWS = {"usual batches": DEFAULT_BATCH_ROWS, "one batch": 1 << 20}
+"""Of the huge data: one batch has as many groups, and as much to prune, as there are."""
+
+
+@pytest.mark.skipif(not ALL, reason="minutes: `make conformance`")
+@pytest.mark.parametrize("batches", BATCH_ROWS)
+@pytest.mark.parametrize("name", list(APPS))
+def test_many_rows_give_what_the_definition_says(name, batches, request):
+    flow, expected = defined(name, "huge")
+    (plan,) = sequential(flow, 0) if batches == "one batch" else wide(flow, 0)
+    for source in plan.sources:
+        plan = plan.with_source(source.source, batch_rows=BATCH_ROWS[batches])
+    got, _ = run_by("local", flow, [plan], 0, request)
+    assert len(expected["out"]) >= 3
+    assert disagreement(cases()[name], flow, expected, got.outputs) is None
 
 
 def on_engines() -> list[object]:

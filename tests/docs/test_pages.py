@@ -71,7 +71,7 @@ def differences(page: Path, steps: list[Ran]) -> list[str]:
     return [
         f"{name_of(page)}:{step.block.line} shows\n{step.shown}\nand prints\n{step.printed}"
         for step in steps
-        if step.shown and not agrees(step.printed, step.shown)
+        if step.shown is not None and not agrees(step.printed, step.shown)
     ]
 
 

@@ -31,6 +31,12 @@ LOADED = {"src", "srcset", "poster", "data"}
 ELSEWHERE = re.compile(r"\s*(?:https?:)?//", re.IGNORECASE)
 IN_STYLES = re.compile(r"""(?:url\(|@import)\s*['"]?(?:https?:)?//""", re.IGNORECASE)
 OPTION_OF_HELP = re.compile(r"^│ \*? *(--[a-z-]+)", re.MULTILINE)
+CODE = re.compile(
+    r'(<p class="not-run">[^<]*</p>\s*)?<div class="language-(?:sh|py|yaml) highlight">'
+    r'(?!<span class="filename">)'  # with a name it is a file, which other blocks use
+)
+WITHOUT_TESTS = ("project", "decisions")
+"""Documents for those who work on the library; their commands are its own."""
 OPTION_OF_PAGE = re.compile(r"<tr>\s*<td><code>(--[a-z-]+)")
 
 
@@ -78,6 +84,19 @@ def test_no_page_loads_anything_from_another_host(site):
     pages = [*site.rglob("*.html"), *site.rglob("*.css"), *site.rglob("*.svg")]
     found = {page.relative_to(site): list(loaded_from_elsewhere(page)) for page in pages}
     assert {page: addresses for page, addresses in found.items() if addresses} == {}
+
+
+def test_a_reader_is_told_which_code_is_not_run(site):
+    silent, told = [], 0
+    for page in site.rglob("*.html"):
+        place = page.relative_to(site)
+        if place.parts[0] in WITHOUT_TESTS:
+            continue
+        marked = [found[1] is not None for found in CODE.finditer(page.read_text(encoding="utf-8"))]
+        silent += [place] if not all(marked) else []
+        told += len(marked)
+    assert silent == []
+    assert told > len(list((site / "apps").glob("*.html"))) / 2
 
 
 def test_every_application_has_a_picture_on_a_page(site):

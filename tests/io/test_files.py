@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import anabranch.io.formats as formats
+from anabranch.errors import SourceError
 from anabranch.io import files
 from tests.io.reading import LINES, NUMBERS, chunk_sizes, table_of
 
@@ -66,13 +67,45 @@ def test_threads_may_share_a_source(example_files, suffix):
     assert all(table == expected(suffix) for table in tables)
 
 
-def test_a_file_is_a_part_and_parts_are_sorted_by_path(example_files):
-    source = files([example_files / "b.txt", example_files / "a.*", example_files / "a.txt"])
+def test_a_file_is_a_part_where_it_is_first_named_and_those_of_a_pattern_are_sorted(example_files):
+    source = files([example_files / "b.txt", example_files / "a.*", example_files / "a.csv"])
     names = [os.path.basename(part) for part in source.parts()]
-    assert names == ["a.csv", "a.jsonl", "a.parquet", "a.txt", "b.txt"]
+    assert names == ["b.txt", "a.csv", "a.jsonl", "a.parquet", "a.txt"]
     assert source.bounded
     assert source.order == "file and row"
     assert source.due_rows(1.0) is None
+
+
+def test_files_are_read_in_the_order_in_which_they_are_named(tmp_path):
+    for name in ("auth.log", "auth.log.1", "auth.log.2"):
+        (tmp_path / name).write_text(f"{name}\n")
+    named = [tmp_path / f"auth.log{ending}" for ending in (".2", ".1", "")]
+    lines = table_of(files(named, format="text"), [1])["line"].to_pylist()
+    assert lines == ["auth.log.2", "auth.log.1", "auth.log"]
+    assert table_of(files(tmp_path, format="text"), [1])["line"].to_pylist() == sorted(lines)
+
+
+def test_the_first_lines_of_a_file_are_those_that_are_read_and_little_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["anabranch.io.formats.text"], "SAMPLE_BYTES", 64)
+    content = b"\xef\xbb\xbfa\r\n\xffb\n" + b"c" * 100 + b"\n" + b"d\n" * 500
+    (tmp_path / "a.txt").write_bytes(content)
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(content))
+    (tmp_path / "c.txt").write_bytes(b"e" * 1000 + b"\nf")
+    (tmp_path / "d.txt").write_bytes(b"")
+    source = files(tmp_path)
+    *same, long, empty = [source.first_lines(part).to_pylist() for part in source.parts()]
+    assert same == [["a", "\ufffdb"]] * 2
+    assert long[0] == "e" * 1000
+    assert empty == []
+
+
+def test_first_lines_of_a_file_that_cannot_be_read_are_an_error_or_none(tmp_path):
+    (tmp_path / "a.txt").write_bytes("ab".encode("utf-16"))
+    [part] = files(tmp_path).parts()
+    with pytest.raises(SourceError, match="UTF-16"):
+        files(tmp_path).first_lines(part)
+    skipping = files(tmp_path, on_bad_file="skip")
+    assert (len(skipping.first_lines(part)), skipping.skipped_files) == (0, 1)
 
 
 def test_a_directory_means_its_visible_files(tmp_path):

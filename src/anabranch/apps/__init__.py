@@ -4,7 +4,8 @@ A module owes `build(...) -> Flow`, whose arguments are its configuration, all b
 with defaults. Where it takes `input` (the user's own files), `rows` (how much to generate, None for
 an endless stream) and `seed`, the command line offers them; `summary(found) -> str` says what was
 found, from what each sink got. The sink of the main result is called `out`. One that has variants
-also has `variant(...)`, which gives what describes the one that an argument chooses.
+also has `variant(...)`, which gives what describes the one that an argument chooses; and where the
+defaults of others depend on that, `usual(...)`, which gives those.
 """
 
 from __future__ import annotations
@@ -49,9 +50,14 @@ class App:
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
-        """What `build` can be given."""
+        """What `build` can be given, with the defaults of this variant."""
         known = inspect.signature(self.module.build).parameters
-        return {name: each for name, each in known.items() if name not in self.given}
+        usual = getattr(self.module, "usual", dict)(**self.given)
+        return {
+            name: each.replace(default=usual.get(name, each.default))
+            for name, each in known.items()
+            if name not in self.given
+        }
 
     def build(self, **config: Any) -> Flow:
         """The flow."""

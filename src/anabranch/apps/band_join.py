@@ -53,7 +53,8 @@ def build(
     """Join two streams, of files or generated.
 
     Args:
-        input: Files of R and of S, by those names: {"r": "r.csv", "s": "s.csv"}.
+        input: Files of R, with the columns ts, x and y, and of S, with ts, a, b, c and d, by those
+            names: {"r": "r.csv", "s": "s.csv"}.
         rows: How many tuples each generated stream has; None for endless streams.
         rate_per_s: How many tuples of each stream fall into a second of event time.
         window: How far apart in time a pair may be.

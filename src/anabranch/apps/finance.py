@@ -34,12 +34,14 @@ from anabranch.apps.parts.columns import required
 from anabranch.apps.parts.draws import zipf
 from anabranch.apps.parts.inputs import FAR, Input, paths_of, read_rows
 from anabranch.apps.parts.recent import Recent
+from anabranch.apps.parts.wanted import described
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
 from anabranch.operators.runs import Runs
 from anabranch.operators.screen import screen
 from anabranch.operators.shapes import Map, map
+from anabranch.state.positions import Ints
 
 SOURCES = ("trades", "quotes")
 WINDOW_TRADES = 4
@@ -52,10 +54,16 @@ LOT, ODD_LOTS = 100, 0.2
 DELAYED = 0.1
 
 
-TRADE = required(ts=pa.timestamp("us"), ticker=pa.string(), price=pa.int32(), volume=pa.int32())
-QUOTE = required(ts=pa.timestamp("us"), ticker=pa.string(), ask=pa.int32(), size=pa.int32())
-
-Ints = npt.NDArray[np.int64]
+TRADE = described(
+    required(ts=pa.timestamp("us"), ticker=pa.string(), price=pa.int32(), volume=pa.int32()),
+    price="in whole cents",
+    volume="in shares",
+)
+QUOTE = described(
+    required(ts=pa.timestamp("us"), ticker=pa.string(), ask=pa.int32(), size=pa.int32()),
+    ask="in whole cents",
+    size="in shares",
+)
 
 
 def build(
@@ -71,7 +79,9 @@ def build(
     """Find bargains in files of trades and quotes, or in generated ones.
 
     Args:
-        input: Files of both, by those names: {"trades": "t.csv", "quotes": "q.csv"}.
+        input: Files of both, by those names: {"trades": "t.csv", "quotes": "q.csv"}. Trades have
+            the columns ts, ticker, price and volume, quotes ts, ticker, ask and size; prices are in
+            whole cents.
         rows: How many trades and how many quotes to generate; None for endless streams.
         window: Over how many trades of a ticker prices are averaged.
         tickers: How many tickers are generated; the one of rank r in proportion to 1/r.

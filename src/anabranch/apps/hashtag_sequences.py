@@ -1,9 +1,11 @@
 """Hashtag sequences: how often some words come in order, by hashtag, across consecutive tweets.
 
 The motivating example of STRETCH (§1). For each hashtag, the words of its tweets are one long text,
-in which the sequence is looked for word by word; other words may stand between. A tweet belongs to
-all its hashtags, so no key routes it. The step is shared: a bucket holds the hashtags that hash to
-it, and is shown the tweets that carry one of them.
+in which the sequence is looked for word by word; other words may stand between. Words are runs of
+letters, digits, apostrophes and hyphens, and neither they nor hashtags differ by the size of their
+letters: `#Monday` is `monday`. A tweet belongs to all its hashtags, so no key routes it. The step
+is shared: a bucket holds the hashtags that hash to it, and is shown the tweets that carry one of
+them.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.parts.arguments import a_count, require, some_texts
+from anabranch.apps.parts.arguments import Wanted, a_count, require, some_texts
 from anabranch.apps.parts.draws import zipf
 from anabranch.apps.parts.inputs import Input, paths_of, read_rows
-from anabranch.apps.parts.tweets import hashtags_in
+from anabranch.apps.parts.tweets import hashtags_in, words
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory
 from anabranch.operators.shared import Bucket, Shared, buckets_of, shared
@@ -49,7 +51,7 @@ def sequences(wanted: Sequence[str], buckets: int) -> Shared:
         hashtags, counts, parents = [], [], []
         for tweet, tag in _own_tags(batch, bucket):
             following, found = bucket.state.get(tag, (0, 0))
-            for word in texts[tweet].split():
+            for word in texts[tweet].split(" "):
                 if word == wanted[following]:
                     following = (following + 1) % len(wanted)
                     if following == 0:
@@ -74,7 +76,7 @@ def _own_tags(batch: pa.RecordBatch, bucket: Bucket) -> Iterable[tuple[int, str]
 def build(
     *,
     input: Input | None = None,
-    tweets: Sequence[tuple[str, Sequence[str]]] | None = None,
+    tweets: Sequence[tuple[str, Sequence[str] | None]] | None = None,
     sequence: Sequence[str] = SEQUENCE,
     rows: int | None = 500_000,
     distinct: int = 200,
@@ -87,8 +89,8 @@ def build(
         input: JSON lines or Parquet with the columns `text` and `hashtags`, a list without the
             signs. Where a row of JSON has no such list, as Twitter's own, the hashtags are those
             that are written in the text.
-        tweets: (text, hashtags) of each; hashtags without the sign.
-        sequence: The words to look for, in order.
+        tweets: (text, hashtags) of each; hashtags without the sign, or None for those in the text.
+        sequence: The words to look for, in order; a text of several words stands for those.
         rows: How many tweets to generate when none are given; None for an endless stream.
         distinct: How many hashtags are generated; the one of rank r in proportion to 1/r.
         buckets: Into how many parts the hashtags are dealt, which bounds the replicas.
@@ -96,32 +98,43 @@ def build(
 
     Example:
         >>> build(tweets=[("wake up", ["a", "b"]), ("world", ["b"])])
-        Flow 'hashtag-sequences': tweets → search → out
+        Flow 'hashtag-sequences': tweets → plain → search → out
     """
+    wanted = _words_of(sequence) if some_texts(sequence).holds else ()
     require(
         "hashtag-sequences",
-        sequence=some_texts(sequence),
+        sequence=Wanted(sequence, len(wanted) > 0, "texts with words, at least one"),
         distinct=a_count(distinct, 1),
         buckets=a_count(buckets, 1),
     )
     flow = Flow("hashtag-sequences")
     if input is not None:
-        rows_read = read_rows(flow, "tweets", paths_of(input, "tweets", ["tweets"]), _TWEET)
-        stream = rows_read.map("tags", tags_of, out="hashtags: list<string>", keeps="text")
+        stream = read_rows(flow, "tweets", paths_of(input, "tweets", ["tweets"]), _TWEET)
     elif tweets is not None:
-        rows_given = [{"text": text, "hashtags": list(tags)} for text, tags in tweets]
+        rows_given = [{"text": text, "hashtags": tags} for text, tags in tweets]
         stream = flow.source("tweets", memory(rows_given, _TWEET))
     else:
-        made = random_tweets(distinct, sequence)
+        made = random_tweets(distinct, wanted)
         stream = flow.source("tweets", generate(made, _TWEET, rows=rows, seed=seed))
-    stream.apply("search", sequences(tuple(sequence), buckets)).sink("out", collect())
+    if input is not None or tweets is not None:  # generated ones are plain
+        stream = stream.map("plain", plain, out=_TWEET)
+    stream.apply("search", sequences(wanted, buckets)).sink("out", collect())
     return flow
 
 
-def tags_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The hashtags that came along, or where none did, those in the text."""
+def _words_of(texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(filter(None, words(pa.array(texts, pa.string())).flatten().to_pylist()))
+
+
+def plain(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """Tweets in small letters, with nothing but a space between words, and with their hashtags."""
+    return {"text": pc.binary_join(words(batch["text"]), " "), "hashtags": tags_of(batch)}
+
+
+def tags_of(batch: pa.RecordBatch) -> pa.ListArray:
+    """The hashtags that came along, or where none did, those in the text; in small letters."""
     given, unsaid = batch["hashtags"], pc.is_null(batch["hashtags"])
-    own, owners = given.flatten(), pc.list_parent_indices(given)
+    own, owners = pc.utf8_lower(given.flatten()), pc.list_parent_indices(given)
     said = pc.is_valid(own)
     found, finders = hashtags_in(batch["text"])
     wanted = unsaid.take(finders)
@@ -130,7 +143,7 @@ def tags_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     counts = np.bincount(tweets, minlength=batch.num_rows)
     offsets = pa.array(np.r_[0, np.cumsum(counts)].astype(np.int32))
     in_order = tags.take(pa.array(np.argsort(tweets, kind="stable")))
-    return {"hashtags": pa.ListArray.from_arrays(offsets, in_order)}
+    return pa.ListArray.from_arrays(offsets, in_order)
 
 
 def summary(found: Mapping[str, pa.Table]) -> str:
@@ -154,13 +167,13 @@ def summary(found: Mapping[str, pa.Table]) -> str:
 def random_tweets(distinct: int, sequence: Sequence[str]) -> Any:
     """A generator of tweets with no to three hashtags; half of the words are of the sequence."""
     by_rank = zipf(distinct)
-    words = np.array([*sequence, *FILLERS])
+    vocabulary = np.array([*sequence, *FILLERS])
     shares = np.r_[
         np.full(len(sequence), 0.5 / len(sequence)), np.full(len(FILLERS), 0.5 / len(FILLERS))
     ]
 
     def make(rng: np.random.Generator, index: np.ndarray[Any, Any]) -> dict[str, pa.Array]:
-        chosen = rng.choice(words, (len(index), WORDS_A_TWEET), p=shares)
+        chosen = rng.choice(vocabulary, (len(index), WORDS_A_TWEET), p=shares)
         counts = rng.integers(0, MOST_TAGS, len(index), endpoint=True)
         ranks = np.searchsorted(by_rank, rng.random(int(counts.sum())))
         tags = pc.binary_join_element_wise("tag", pa.array(ranks).cast(pa.string()), "")

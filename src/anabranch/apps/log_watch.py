@@ -3,8 +3,9 @@
 The ten operators of LogWatch in Pipelined Fission (§5.3.7, figure 17), which looks for logins that
 came after many failed attempts from the same host. By event time, which is that of the log's lines:
 
-- An *attempt* is what sshd, or PAM for it, says of a login that failed or was accepted; a line may
-  tell of several (see `ssh_log`).
+- An *attempt* is what sshd, or PAM for it, says of a login that failed or was accepted. A line may
+  tell of several: rsyslog's `message repeated 5 times: [ … ]` counts five times. What other loggers
+  write, `last message repeated 5 times`, counts nothing, since it does not say what was repeated.
 - The *range* of a host is how long ago its fifth failure from the last was: after five failures in
   a minute it is at most a minute.
 - A login is a *break-in* if it was accepted from a host with a range of at most five minutes.
@@ -27,11 +28,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.apps.parts.arguments import a_count, a_duration, a_share, require
+from anabranch.apps.parts.columns import LINES
 from anabranch.apps.parts.inputs import FAR, Input, paths_of
+from anabranch.apps.parts.log_files import Year, last_day, log_files
 from anabranch.apps.parts.recent import Recent
-from anabranch.apps.parts.ssh_log import BREAK_INS, LINE, Year, attempts, last_day, log_lines
+from anabranch.apps.parts.ssh_log import BREAK_INS, LAST_DAY, attempts, log_lines
 from anabranch.flow import Flow
-from anabranch.io import collect, files, generate
+from anabranch.io import collect, generate
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
 from anabranch.operators.parse_syslog import parse_syslog
 from anabranch.operators.runs import Runs
@@ -117,7 +120,7 @@ def build(
     failures: int = 5,
     within: timedelta = timedelta(minutes=5),
     pam: bool = False,
-    year: Year = "2026",
+    year: Year | None = None,
     lateness: timedelta = timedelta(seconds=10),
     break_ins: float = BREAK_INS,
     seed: int = 0,
@@ -125,14 +128,17 @@ def build(
     """Look for break-ins in log files, or in a generated log.
 
     Args:
-        input: Log files: a path, a directory, a pattern, or several of those.
+        input: Log files: a path, a directory, a pattern, or several of those; they are read in the
+            order of their first lines.
         rows: How many lines to generate when there are none; None for an endless stream.
         failures: So many failed attempts of a host make a burst, and a login a break-in.
         within: How long ago the first of them may be.
         pam: Whether failures that PAM tells of count. Not on Debian and Ubuntu, where sshd tells of
             each of them, too; only for a log that has PAM's lines alone.
         year: The year of lines that do not say theirs; or, for a log that runs over New Year, the
-            day on which it ends: 2026-03-01.
+            day on which it ends: 2026-03-01. By default, files are taken to be of the year that
+            begins with their first line, the last such year before they were written; a generated
+            log is of 2026.
         lateness: How far out of order lines may come.
         break_ins: Which share of the generated lines is a break-in.
         seed: Decides the generated log.
@@ -148,12 +154,14 @@ def build(
         lateness=a_duration(lateness),
         break_ins=a_share(break_ins),
     )
-    last = last_day("log-watch", year)
     flow = Flow("log-watch")
     if input is None:
-        source: Any = generate(log_lines(last, lateness, break_ins), LINE, rows=rows, seed=seed)
+        last = LAST_DAY if year is None else last_day("log-watch", year)
+        made = log_lines(last, lateness, break_ins)
+        source: Any = generate(made, LINES, rows=rows, seed=seed)
     else:
-        source = files(paths_of(input, "RawLines", ["RawLines"]), format="text")
+        paths = paths_of(input, "RawLines", ["RawLines"])
+        source, last = log_files("log-watch", paths, year)
     lines = flow.source("RawLines", source)
     read = lines.apply("Lines", parse_syslog("line", last, on_error="side"))
     events = (

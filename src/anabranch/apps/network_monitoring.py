@@ -9,7 +9,10 @@ attempts to log in out of a system log and parse them, then a region by host of 
 - `Diff` says how long they took from the first to the last, which tells machines from people.
 
 Beside the paper's steps stand `Syslog`, which parses the line around the message, and the clock
-`FailureTime`, since windows are of event time here.
+`FailureTime`, since windows are of event time here. As in the paper, lines are picked before they
+are parsed. So a bad line is counted if it speaks of a failure; all others are nobody's concern, and
+pass unread. What loggers write as `last message repeated 5 times` counts nothing, since it does not
+say what was repeated; rsyslog's `message repeated 5 times: [ … ]` counts five times.
 """
 
 from __future__ import annotations
@@ -23,10 +26,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.apps.parts.arguments import a_count, a_duration, require
+from anabranch.apps.parts.columns import LINES
 from anabranch.apps.parts.inputs import FAR, Input, paths_of
-from anabranch.apps.parts.ssh_log import LINE, Year, attempts, last_day, log_lines
+from anabranch.apps.parts.log_files import Year, last_day, log_files
+from anabranch.apps.parts.ssh_log import LAST_DAY, attempts, log_lines
 from anabranch.flow import Flow
-from anabranch.io import collect, files, generate
+from anabranch.io import collect, generate
 from anabranch.operators import aggregates
 from anabranch.operators.parse_syslog import parse_syslog
 from anabranch.operators.shapes import Expand, expand
@@ -58,21 +63,24 @@ def build(
     failures: int = 5,
     window: timedelta = timedelta(minutes=1),
     pam: bool = False,
-    year: Year = "2026",
+    year: Year | None = None,
     lateness: timedelta = timedelta(seconds=10),
     seed: int = 0,
 ) -> Flow:
     """Watch the attempts in log files, or in a generated log.
 
     Args:
-        input: Log files: a path, a directory, a pattern, or several of those.
+        input: Log files: a path, a directory, a pattern, or several of those; they are read in the
+            order of their first lines.
         rows: How many lines to generate when there are none; None for an endless stream.
         failures: So many failures in a window tell an attacker.
         window: In which time failures are counted.
         pam: Whether failures that PAM tells of count. Not on Debian and Ubuntu, where sshd tells of
             each of them, too; only for a log that has PAM's lines alone.
         year: The year of lines that do not say theirs; or, for a log that runs over New Year, the
-            day on which it ends: 2026-03-01.
+            day on which it ends: 2026-03-01. By default, files are taken to be of the year that
+            begins with their first line, the last such year before they were written; a generated
+            log is of 2026.
         lateness: How far out of order lines may come.
         seed: Decides the generated log.
 
@@ -87,12 +95,14 @@ def build(
         window=a_duration(window, above_zero=True),
         lateness=a_duration(lateness),
     )
-    last = last_day("network-monitoring", year)
     flow = Flow("network-monitoring")
     if input is None:
-        source: Any = generate(log_lines(last, lateness), LINE, rows=rows, seed=seed)
+        last = LAST_DAY if year is None else last_day("network-monitoring", year)
+        made = log_lines(last, lateness)
+        source: Any = generate(made, LINES, rows=rows, seed=seed)
     else:
-        source = files(paths_of(input, "lines", ["lines"]), format="text")
+        paths = paths_of(input, "lines", ["lines"])
+        source, last = log_files("network-monitoring", paths, year)
     lines = flow.source("lines", source)
     read = lines.filter("AuthFailureFilter", _tells_of_failure).apply(
         "Syslog", parse_syslog("line", last, on_error="side")

@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.apps.parts.arguments import a_count, a_duration, a_number, a_share, a_text, require
+from anabranch.apps.parts.columns import LINES
 from anabranch.apps.parts.inputs import FAR, Input, paths_of
 from anabranch.apps.parts.tweets import (
     LANGUAGES,
@@ -39,6 +40,7 @@ from anabranch.apps.parts.tweets import (
     Numbers,
     hashtags_in,
     random_tweets,
+    words,
 )
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
@@ -59,7 +61,6 @@ UNDETERMINED = "und"
 TOP = 10
 PARTS = 4
 
-LINE = pa.schema([("line", pa.string())])
 TWEET = pa.schema(
     [
         pa.field("created_at", pa.string(), nullable=False),
@@ -68,8 +69,6 @@ TWEET = pa.schema(
     ]
 )
 SPOKEN = pa.schema([("lang", pa.string()), ("words", pa.list_(pa.string()))])
-# Letters as `hashtags_in` takes them.
-BETWEEN_WORDS = r"[\x00-&(-,./:-`{-\x{bf}\x{2000}-\x{206f}]+"
 _NO_TEXT = pa.scalar(None, pa.string())
 RANKED = "window_end: timestamp[us], rank: int64, hashtag: string, n: int64"
 
@@ -127,7 +126,7 @@ def build(
     )
     flow = Flow("sentiment")
     made = random_tweets(rate_per_s, lateness, users, distinct, malformed)
-    generated = generate(made, LINE, rows=rows, seed=seed)
+    generated = generate(made, LINES, rows=rows, seed=seed)
     if input is None:
         tweets = flow.source("tweets", generated)
     else:
@@ -204,16 +203,6 @@ def date(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 
 def _times(batch: pa.RecordBatch) -> pa.Array:
     return pc.strptime(batch["created_at"], format=TIME_FORMAT, unit="us", error_is_null=True)
-
-
-def words(texts: pa.Array) -> pa.ListArray:
-    """Runs of letters, digits, apostrophes and hyphens, in small letters.
-
-    Example:
-        >>> words(pa.array(["Don't #win..."])).to_pylist()
-        [["don't", 'win', '']]
-    """
-    return pc.split_pattern_regex(pc.utf8_lower(texts), BETWEEN_WORDS)
 
 
 @cache

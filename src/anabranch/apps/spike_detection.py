@@ -34,7 +34,7 @@ WINDOW = 1000
 THRESHOLD = 0.03
 DEVICES = 54
 SECONDS_BETWEEN = 31
-PARTS = 10_000
+PARTS_A_UNIT = 10_000
 LARGEST, LONGEST = 1e9, 100_000  # reading and window whose parts still add up in 64 bits
 
 READINGS = pa.schema(
@@ -51,7 +51,7 @@ def parser(batch: pa.RecordBatch) -> dict[str, Any]:
     """Readings as whole parts; null for what is not a number, or too large for one."""
     values = batch["value"].to_numpy(zero_copy_only=False)
     valid = np.abs(values) <= LARGEST
-    parts = np.rint(np.where(valid, values, 0) * PARTS).astype(np.int64)
+    parts = np.rint(np.where(valid, values, 0) * PARTS_A_UNIT).astype(np.int64)
     return {"parts": pa.array(parts, mask=~valid)}
 
 
@@ -67,14 +67,18 @@ def moving_average(window: int) -> KeyedBatch:
         state["last"] = series.ends(window - 1)
         sums, lengths = series.window_sums(window)
         averages = np.empty(batch.num_rows)
-        averages[rows[runs.order]] = sums / (lengths * PARTS)
+        averages[rows[runs.order]] = sums / (lengths * PARTS_A_UNIT)
         return {"average": pa.array(averages, mask=~valid)}
 
     return average
 
 
 class Series:
-    """What each group had before and its new values, one group behind the other."""
+    """What each group had before and its new values, one group behind the other.
+
+    `Recent` does this for a few values, which have a column of the state each. A thousand of them
+    are one value here, of as many bytes as there are readings so far.
+    """
 
     def __init__(
         self, runs: Runs, before: npt.NDArray[np.object_], values: npt.NDArray[np.int64]

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.apps.parts.arguments import a_count, a_text, require, unless
+from anabranch.apps.parts.columns import LINES
 from anabranch.apps.parts.draws import zipf
 from anabranch.apps.parts.inputs import Input, paths_of
 from anabranch.flow import Flow, Stream
@@ -21,7 +22,6 @@ from anabranch.io.source import Source
 from anabranch.operators.aggregates import count
 from anabranch.operators.shapes import expand
 
-LINE = pa.schema([("line", pa.string())])
 WORDS_A_LINE = 10
 TOP = 10
 
@@ -69,10 +69,10 @@ def build(
 def lines_of(text: str | None, input: Input | None, make: Any, **generated: Any) -> Source:
     """The lines of a text or of files; generated ones when neither is given."""
     if text is not None:
-        return memory([{"line": line} for line in text.splitlines()], LINE)
+        return memory([{"line": line} for line in text.splitlines()], LINES)
     if input is not None:
         return files(paths_of(input, "lines", ["lines"]), format="text")
-    return generate(make, LINE, **generated)
+    return generate(make, LINES, **generated)
 
 
 def counted(lines: Stream) -> Stream:

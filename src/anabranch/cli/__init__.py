@@ -6,9 +6,9 @@ import sys
 
 import typer
 
-from anabranch.apps import APPS
 from anabranch.cli import (
     checking,
+    listing,
     measuring,
     planning,
     replaying,
@@ -32,15 +32,8 @@ cli = typer.Typer(
 )
 
 
-@cli.command("apps")
-def list_apps() -> None:
-    """List the applications that come with the library."""
-    width = max(map(len, APPS))
-    for name, app in sorted(APPS.items()):
-        typer.echo(f"{name:{width}}  {app.about}")
-
-
 for group in (
+    listing,
     running,
     viewing,
     tuning,

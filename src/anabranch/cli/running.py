@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -25,12 +26,13 @@ from anabranch.cli.watching import (
     JournalPath,
     MetricsAddress,
     MetricsPort,
+    PageControls,
     Token,
     Wanted,
     watching,
 )
 from anabranch.engines.handle import Run
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io import parquet
@@ -93,11 +95,20 @@ def run_app(
     master: Annotated[
         str | None, typer.Option(help="For spark: its master URL; embedded Spark when left out.")
     ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="For spark: a setting of its session, such as spark.ui.enabled=true; may be "
+            "repeated.",
+        ),
+    ] = None,
     dashboard: DashboardPort = None,
     metrics: MetricsPort = None,
     metrics_address: MetricsAddress = "127.0.0.1",
     address: Address = "127.0.0.1",
     token: Token = None,
+    controls: PageControls = True,
     journal: JournalPath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -118,12 +129,14 @@ def run_app(
         checkpoint=checkpoint,
         rows=rows,
         policy=policy,
+        master=master,
+        conf=spark_settings(engine, conf or ()),
         machine=None if machine is None else find_machine(str(machine)),
     )
-    wanted = Wanted(journal, dashboard, metrics, address, token, metrics_address)
+    wanted = Wanted(journal, dashboard, metrics, address, token, metrics_address, controls)
     if as_json:
         with redirect_stdout(sys.stderr), watching(wanted) as watchers:  # sinks may print
-            handle = begin(master=master, listener=watchers.listeners)
+            handle = begin(listener=watchers.listeners)
             watchers.control(handle)
             finished = wait_for(handle, seconds)
         typer.echo(json.dumps(as_object(name, handle.result())))
@@ -132,7 +145,7 @@ def run_app(
             watching(wanted, progress.hear) as watchers,
             progress.live(Console(stderr=True)),
         ):
-            handle = begin(master=master, listener=watchers.listeners)
+            handle = begin(listener=watchers.listeners)
             watchers.control(handle)
             finished = wait_for(handle, seconds)
         if name in APPS:
@@ -143,6 +156,31 @@ def run_app(
         how = f"go on with: {command}" if checkpoint else "with --checkpoint DIR it could go on"
         typer.echo(f"interrupted; {how}", err=True)
         raise typer.Exit(INTERRUPTED)
+
+
+def spark_settings(engine: str, given: Sequence[str]) -> dict[str, str]:
+    """Settings as Spark takes them; a name that it would overlook is refused.
+
+    Example:
+        >>> spark_settings("spark", ["spark.ui.enabled=true", "spark.ui.port=4050"])
+        {'spark.ui.enabled': 'true', 'spark.ui.port': '4050'}
+    """
+    if given and engine != "spark":
+        raise UnknownNameError(
+            "--conf", "the engine spark", engine, "leave --conf out, or run it on spark"
+        )
+    settings = {}
+    for setting in given:
+        name, equals, value = setting.partition("=")
+        if not equals or not name.startswith("spark.") or name == "spark.":
+            raise UnknownNameError(
+                "--conf",
+                "NAME=VALUE with a name of Spark's, such as spark.ui.enabled=true",
+                repr(setting),
+                "give the whole name; one for Hadoop begins with spark.hadoop.",
+            )
+        settings[name] = value
+    return settings
 
 
 def wait_for(handle: Run, seconds: float | None) -> bool:

@@ -29,7 +29,10 @@ def write_data(
     ] = None,
     settings: Settings = None,
 ) -> None:
-    """Write the data that an application generates to a file, for `--input` or for others."""
+    """Write the data that an application generates to a file, for `--input` or for others.
+
+    Your own files need the same columns, which `anabranch apps APP` lists.
+    """
     flow = find_flow(name, endless=True, settings=settings or ())
     sources = flow.names(Role.SOURCE)
     if source is None and len(sources) == 1:

@@ -1,4 +1,4 @@
-"""Files as a source: one part per file, in the order of their paths."""
+"""Files as a source: one part per file, in the order in which they are named."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from anabranch.errors import SourceError
 from anabranch.io.blocks import BlockReader
 from anabranch.io.formats import COMPRESSED, FORMATS, BadFile, Format, Wanted
+from anabranch.io.formats.text import first_lines
 from anabranch.io.source import Chunk, Extent, Source
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -27,7 +28,9 @@ def files(
     r"""Read Parquet, CSV, JSON lines or text files, none of which may change while they are read.
 
     Args:
-        paths: A path, a directory, a pattern (`**` crosses directories), or several of those.
+        paths: A path, a directory, a pattern (`**` crosses directories), or several of those, which
+            are read in the order given. The files of a directory or pattern are read in the order
+            of their paths.
         format: "parquet", "csv", "jsonl" or "text"; by default what the suffix says. Text and
             CSV and JSON may be compressed (.gz, .bz2, .zst, .lz4).
         schema: The columns to read, and their types; by default those of the first file, which
@@ -53,14 +56,18 @@ class FilesSource(Source):
     """See `files`."""
 
     def __init__(
-        self, paths: Paths, format: str | None, schema: pa.Schema | None, on_bad_file: str
+        self,
+        paths: Paths,
+        format: str | Format | None = None,
+        schema: pa.Schema | None = None,
+        on_bad_file: str = "fail",
     ) -> None:
         """Remember what to read; nothing is looked up before it is needed."""
         several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         # Workers may have another working directory.
         self._paths = [os.path.abspath(os.fspath(path)) for path in several]
         self._description = "files " + ", ".join(repr(os.fspath(path)) for path in several)
-        if format is not None and format not in FORMATS:
+        if isinstance(format, str) and format not in FORMATS:
             raise self._error(
                 f"a format in {list(FORMATS)}", repr(format), "pass one of those as format="
             )
@@ -68,7 +75,7 @@ class FilesSource(Source):
             raise self._error(
                 "on_bad_file='fail' or 'skip'", repr(on_bad_file), "pass one of those"
             )
-        self._format_name = format
+        self._given_format = FORMATS[format] if isinstance(format, str) else format
         self._given_schema = schema
         self._skip_bad = on_bad_file == "skip"
         self._skipped: dict[str, str] = {}
@@ -92,7 +99,7 @@ class FilesSource(Source):
 
     @property
     def order(self) -> str:
-        """Rows are ordered by path, then by row."""
+        """Rows are ordered by file, then by row."""
         return "file and row"
 
     @property
@@ -111,10 +118,10 @@ class FilesSource(Source):
         return len(self._skipped)
 
     def parts(self) -> tuple[str, ...]:
-        """The absolute paths of the files, sorted; looked up once."""
+        """The absolute paths of the files, each where it is first named; looked up once."""
         if self._parts is None:
-            found = {file for path in self._paths for file in self._expand(path)}
-            self._parts = tuple(sorted(found))
+            found = [file for path in self._paths for file in sorted(self._expand(path))]
+            self._parts = tuple(dict.fromkeys(found))
         return self._parts
 
     def read(self, part: str, start: int, rows: int) -> Chunk | None:
@@ -134,6 +141,31 @@ class FilesSource(Source):
         if damage is not None:
             self._give_up_on(part, damage)
         return None
+
+    def first_lines(self, part: str) -> pa.Array:
+        r"""The lines at the start of a file of text, of which little is read; none of an empty one.
+
+        Example:
+            >>> import pathlib, tempfile
+            >>> log = pathlib.Path(tempfile.mkdtemp(), "auth.log")
+            >>> _ = log.write_text("to be\nor not\n")
+            >>> source = files(log, format="text")
+            >>> source.first_lines(source.parts()[0]).to_pylist()
+            ['to be', 'or not']
+        """
+        try:
+            return first_lines(part)
+        except (BadFile, pa.ArrowException, OSError) as error:
+            self._give_up_on(part, error)
+            return pa.array([], pa.string())
+
+    def columns(self, part: str) -> pa.Schema | None:
+        """The columns that a file says it has; None where it does not tell."""
+        try:
+            return self._format(part).infer(part)
+        except (BadFile, pa.ArrowException, OSError) as error:
+            self._give_up_on(part, error)
+            return None
 
     def due_rows(self, elapsed_s: float) -> int | None:
         """Files are read as fast as they can be."""
@@ -168,8 +200,8 @@ class FilesSource(Source):
         return found
 
     def _format(self, path: str) -> Format:
-        if self._format_name is not None:
-            return FORMATS[self._format_name]
+        if self._given_format is not None:
+            return self._given_format
         stem, last = os.path.splitext(path)
         suffix = (os.path.splitext(stem)[1] if last.lower() in COMPRESSED else last).lower()
         for format in FORMATS.values():
@@ -190,11 +222,7 @@ class FilesSource(Source):
 
     def _infer(self) -> pa.Schema:
         for part in self.parts():
-            try:
-                schema = self._format(part).infer(part)
-            except (BadFile, pa.ArrowException, OSError) as error:
-                self._give_up_on(part, error)
-                continue
+            schema = self.columns(part)
             if schema is None:
                 continue
             if len(set(schema.names)) < len(schema.names):

@@ -1,16 +1,13 @@
 """Grammars: how texts, one JSON object or one CSV record each, become columns.
 
-Arrow's readers parse the texts of a whole batch at once. Whether a text is good, and what it says,
-must follow from that text alone and not from its neighbours: texts that could run into the next one
-are sorted out first. Where a batch does not parse, those that are surely bad are taken out, those
-that look bad are read by themselves, and the others are cut until the bad ones stand alone.
+Arrow's readers parse the texts of a whole batch at once; `read_together.py` says how each text is
+nevertheless treated as if it were alone.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,154 +15,38 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
+from anabranch.operators.instants import is_instant, to_instants
 from anabranch.operators.looks import JsonLooks, looks_in_csv, no_such_value
+from anabranch.operators.read_together import Grammar, Parsed, ReadTogether, Sifted
 from anabranch.state.key_words import Mask
-from anabranch.state.positions import Ints
+
+__all__ = ["Csv", "Grammar", "Json", "Parsed", "nullable"]
 
 JSON_SPACE = " \t\r\n"
 # After a brace that closes an object may come a comma, a closing bracket or the end; anything else
 # is either inside a string or the start of a second document.
 _AFTER_OBJECT = r"\}\s*[^\s,\]}]"
-_NAMED_ROW = re.compile(r"in row (?P<zero>\d+)$|Row #(?P<one>\d+):")
-_FEWEST = 64
-_ZONED = r"\d:\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
-
-
-class Parsed(NamedTuple):
-    """What became of texts.
-
-    Attributes:
-        columns: A row for each good text, in pieces.
-        rows: The number of the text that each of these rows came from, ascending.
-        bad: The numbers of the other texts, each with what is wrong with it.
-    """
-
-    columns: list[pa.Table]
-    rows: Ints
-    bad: list[tuple[int, str]]
-
-
-class Sifted(NamedTuple):
-    """What texts look like.
-
-    Attributes:
-        wrong: The numbers of those that are surely bad, each with what is wrong with it.
-        doubtful: Which of them look bad, and should be read by themselves.
-    """
-
-    wrong: dict[int, str]
-    doubtful: Mask
-
-
-class Grammar(Protocol):
-    """How texts become columns.
-
-    An implementer owes: what becomes of a text follows from that text alone.
-    """
-
-    name: str
-
-    def check(self) -> None:
-        """Raise pa.ArrowInvalid, or that it is not implemented, if no text could be parsed."""
-
-    def parse(self, texts: pa.Array) -> Parsed:
-        """Parse texts, of which none is null."""
-
-
-class ReadTogether:
-    """A grammar by one of Arrow's readers, which gives all texts or none.
-
-    An implementer owes: texts that `sane` admits parse together exactly as each would alone.
-    """
-
-    name: str
-    blank: str  # a text without any value
-
-    def sane(self, texts: pa.Array) -> Mask:
-        """Which texts cannot disturb others; the rest is bad."""
-        raise NotImplementedError
-
-    def read(self, texts: pa.Array) -> pa.Table:
-        """A row for each text; raises pa.ArrowInvalid when one of them is bad."""
-        raise NotImplementedError
-
-    def check(self) -> None:
-        """Read a text without a value."""
-        self.read(pa.array([self.blank]))
-
-    def sift(self, texts: pa.Array) -> Sifted:
-        """Look at texts of which one is bad at least; what is said of one follows from it alone."""
-        raise NotImplementedError
-
-    def parse(self, texts: pa.Array) -> Parsed:
-        """All at once; when that fails, in pieces, until the bad ones stand alone."""
-        sane = self.sane(texts)
-        bad = [(int(row), f"no {self.name[2:]}") for row in np.flatnonzero(~sane)]
-        rows = np.flatnonzero(sane).astype(np.int64)
-        if bad:
-            texts = texts.take(pa.array(rows))
-        try:
-            return Parsed([self._read(texts)] if len(texts) else [], rows, bad)
-        except pa.ArrowInvalid:
-            wrong, doubtful = self.sift(texts)
-        bad += [(int(rows[row]), why) for row, why in wrong.items()]
-        doubtful[list(wrong)] = False
-        plain = ~doubtful
-        plain[list(wrong)] = False
-        parts: list[pa.Table] = []
-        good: list[Ints] = []
-        for mask, size in ((plain, len(rows)), (doubtful, 1)):
-            chosen = np.flatnonzero(mask)
-            found = self._in_pieces(texts.take(pa.array(chosen)), rows[chosen], size)
-            parts += found.columns
-            good.append(found.rows)
-            bad += found.bad
-        order = np.argsort(together := np.concatenate(good), kind="stable")
-        if parts and len(good[1]):
-            parts = [pa.concat_tables(parts).take(pa.array(order))]
-        return Parsed(parts, together[order], bad)
-
-    def _in_pieces(self, texts: pa.Array, rows: Ints, size: int) -> Parsed:
-        """Read some texts at first, more when that goes well, and fewer when it does not."""
-        parts: list[pa.Table] = []
-        good: list[Ints] = []
-        bad: list[tuple[int, str]] = []
-        start, suspect = 0, -1
-        while start < len(rows):
-            stop = min(start + size, len(rows))
-            if start <= suspect < stop:  # what stands before it by itself, then it by itself
-                stop = suspect if start < suspect else start + 1
-            try:
-                parts.append(self._read(texts.slice(start, stop - start)))
-            except pa.ArrowInvalid as error:
-                if stop - start == 1:
-                    bad.append((int(rows[start]), str(error)))
-                    start = stop
-                elif (named := _row_of(error, stop - start)) is not None:
-                    suspect, size = start + named, max(_FEWEST, 2 * named)
-                else:
-                    size = (stop - start) // 2
-                continue
-            good.append(rows[start:stop])
-            start, size = stop, 2 * size
-        return Parsed(parts, np.concatenate(good) if good else rows[:0], bad)
-
-    def _read(self, texts: pa.Array) -> pa.Table:
-        table = self.read(texts)
-        if table.num_rows != len(texts):
-            raise pa.ArrowInvalid(f"{table.num_rows} rows in {len(texts)} text(s)")
-        return table
+_NO_TIME = "Failed to convert JSON to timestamp"
 
 
 class Json(ReadTogether):
-    """One object per text; fields that are missing are null, fields not asked for are ignored."""
+    """One object per text; fields that are missing are null, fields not asked for are ignored.
+
+    A time may tell its zone; it becomes UTC, and is taken as UTC where it tells none.
+    """
 
     name = "a JSON object"
     blank = "{}"
+    stops_at_bad = True
+    patience = 2.5
 
     def __init__(self, out: pa.Schema) -> None:
         """Say which fields."""
         self._out = out
+        self._instants = [n for n, f in enumerate(out) if is_instant(f.type)]
+        self._with_texts = pa.schema(
+            [f.with_type(pa.string()) if is_instant(f.type) else f for f in out]
+        )
 
     def sane(self, texts: pa.Array) -> Mask:
         """Braces at both ends, and one document between them."""
@@ -185,15 +66,29 @@ class Json(ReadTogether):
         return Sifted(wrong, np.array([look is False for look in looks], np.bool_))
 
     def read(self, texts: pa.Array) -> pa.Table:
-        """All at once, in one block, so that no text is cut."""
+        """All at once; times as texts where Arrow takes them not as times."""
         lines = _lines(texts)
+        try:
+            return self._table(lines, self._out)
+        except pa.ArrowInvalid as error:
+            if not (self._instants and str(error).startswith(_NO_TIME)):
+                raise
+        table = self._table(lines, self._with_texts)
+        for place in self._instants:
+            field = self._out.field(place)
+            column = table.column(place).combine_chunks()
+            table = table.set_column(place, field, to_instants(column, field.type))
+        return table
+
+    def _table(self, lines: pa.Buffer, columns: pa.Schema) -> pa.Table:
+        """In one block, so that no text is cut."""
         return pa_json.read_json(
             pa.BufferReader(lines),
             read_options=pa_json.ReadOptions(use_threads=False, block_size=lines.size + 1),
             parse_options=pa_json.ParseOptions(
-                explicit_schema=self._out, unexpected_field_behavior="ignore"
+                explicit_schema=columns, unexpected_field_behavior="ignore"
             ),
-        ).select(self._out.names)
+        ).select(columns.names)
 
 
 class Csv(ReadTogether):
@@ -204,11 +99,13 @@ class Csv(ReadTogether):
     """
 
     name = "a CSV record"
+    stops_at_bad = False
+    patience = 1.1
 
     def __init__(self, out: pa.Schema, separator: str) -> None:
         """Say which columns, and what stands between fields."""
         self._out, self._separator = nullable(out), separator
-        self._instants = [n for n, f in enumerate(out) if _is_instant(f.type)]
+        self._instants = [n for n, f in enumerate(out) if is_instant(f.type)]
         self._filled = [
             n for n, f in enumerate(out) if not f.nullable and pa.types.is_string(f.type)
         ]
@@ -259,7 +156,7 @@ class Csv(ReadTogether):
             field = self._out.field(place)
             column = _without_empty(table.column(place).combine_chunks())
             if place in self._instants:
-                column = _to_instants(column, field.type)
+                column = to_instants(column, field.type)
             table = table.set_column(place, field, column)
         return table
 
@@ -290,34 +187,9 @@ def nullable(columns: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in columns])
 
 
-def _is_instant(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) and kind.tz is None
-
-
 def _without_empty(texts: pa.Array) -> pa.Array:
     empty = pc.equal(texts, "")
     return pc.if_else(empty, pa.scalar(None, pa.string()), texts) if empty.true_count else texts
-
-
-def _to_instants(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Times by ISO 8601, of which some may tell their distance from UTC."""
-    try:
-        return texts.cast(kind)
-    except pa.ArrowInvalid:
-        nothing = pa.scalar(None, pa.string())
-        zoned = pc.match_substring_regex(texts, _ZONED)
-        with_zone = pc.if_else(zoned, texts, nothing).cast(pa.timestamp(kind.unit, "UTC"))
-        without = pc.if_else(zoned, nothing, texts).cast(kind)
-        return pc.coalesce(with_zone.cast(kind), without)
-
-
-def _row_of(error: pa.ArrowInvalid, rows: int) -> int | None:
-    """The row that Arrow names; a hint that saves attempts, nothing depends on its being right."""
-    named = _NAMED_ROW.search(str(error))
-    if named is None:
-        return None
-    row = int(named["zero"]) if named["zero"] else int(named["one"]) - 1
-    return row if 0 <= row < rows else None
 
 
 def _lines(texts: pa.Array) -> pa.Buffer:

@@ -24,8 +24,12 @@ _TIME = rf"{_DATE}(?:[ T]{_CLOCK}(?:Z|[+-]\d\d(?::?\d\d)?)?)?"
 _FLOAT = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _POSSIBLE_TIME = r"[\d\s:TZ.+-]*"
 NO_OBJECT = "no JSON object"
+ABOUT = b"about"
+"""Where a field's metadata has a note for users."""
+
 Check = Callable[[Any], bool]
 _DIGITS = {8: 2, 16: 4, 32: 9, 64: 18}  # that surely fit, by bits
+_PYTHON = ((pa.types.is_string, str), (pa.types.is_boolean, bool), (pa.types.is_struct, dict))
 
 
 class Looks(NamedTuple):
@@ -57,7 +61,7 @@ class JsonLooks:
     Example:
         >>> looks = JsonLooks(pa.schema([("n", pa.int64())]))
         >>> [looks.of(text) for text in ('{"n": 1}', '{"n": "1"}', "{", '{"n": 1.5}')]
-        [True, "no int64 in 'n': '1'", 'no JSON object', False]
+        [True, "no int64 in 'n': '1'", 'no JSON object', "no int64 in 'n': 1.5"]
     """
 
     def __init__(self, columns: pa.Schema) -> None:
@@ -88,16 +92,34 @@ def no_such_value(field: pa.Field, value: Any) -> str:
     """What is wrong with a value that is surely none of a field's type."""
     shown = repr(value)
     short = shown if len(shown) <= 100 else shown[:97] + "..."
-    return f"no {field.type} in {field.name!r}: {short}"
+    noted = about(field)
+    where = f"{field.name!r} ({noted})" if noted else repr(field.name)
+    return f"no {field.type} in {where}: {short}"
+
+
+def about(field: pa.Field) -> str:
+    """What there is to say of a field beyond its name and type, such as the unit of its values."""
+    noted: bytes = (field.metadata or {}).get(ABOUT, b"")
+    return noted.decode()
 
 
 def _is_possible(kind: pa.DataType) -> Check:
     """Whether a value in JSON may be of a type."""
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    if pa.types.is_integer(kind):
+        signed, bits = pa.types.is_signed_integer(kind), kind.bit_width
+        least, end = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if signed else (0, 2**bits)
+        return lambda value: type(value) is int and least <= value < end
+    if pa.types.is_floating(kind):
         return lambda value: type(value) in (int, float)
     if pa.types.is_timestamp(kind):
         time = re.compile(_POSSIBLE_TIME)
-        return lambda value: not isinstance(value, str) or time.fullmatch(value) is not None
+        return lambda value: type(value) is str and time.fullmatch(value) is not None
+    if pa.types.is_list(kind):
+        each = _is_possible(kind.value_type)
+        return lambda value: type(value) is list and all(v is None or each(v) for v in value)
+    for is_kind, python in _PYTHON:
+        if is_kind(kind):
+            return lambda value: type(value) is python
     return lambda value: True
 
 

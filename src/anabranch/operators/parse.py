@@ -33,7 +33,8 @@ class Parse(Map):
         on_error: OnError | str,
     ) -> None:
         """Describe; nothing runs."""
-        super().__init__(self._unused, nullable(out), keeps, on_error)
+        plain = pa.schema([field.remove_metadata() for field in nullable(out)])
+        super().__init__(self._unused, plain, keeps, on_error)
         self.column, self.grammar = column, grammar
         self.required = tuple(field.name for field in out if not field.nullable)
         self.__name__, self.__doc__ = f"parse_{type(grammar).__name__.lower()}", grammar.__doc__

@@ -2,14 +2,16 @@
 
 Three forms are known, and may stand in one file:
 
-- RFC 3164, what /var/log/auth.log holds: `Mar  4 12:01:02 host sshd[123]: message`;
-- the same with a time by RFC 3339, as newer rsyslogs write it;
+- RFC 3164, what /var/log/auth.log holds: `Mar  4 12:01:02 host sshd[123]: message`; some devices
+  add the year, `Mar  4 2026 12:01:02`, or a fraction of the second;
+- the same with a time by ISO 8601, as newer rsyslogs and journalctl write it: with a `T` or a space
+  before the time of day, and with a zone or without (`2026-03-04 12:01:02.003+0100`);
 - RFC 5424: `<34>1 2026-03-04T12:01:02.003Z host app 123 ID47 [data] message`.
 
-The first has no year. Which one is meant follows from the line and from the step's argument, never
-from a clock or from other lines: a line is of the twelve months up to the last day of the log. For
-a log of one year that day is the 31st of December; a log that runs over New Year is read with the
-day it ends on. A 29th of February that these months do not have is a bad line.
+The first has no year as a rule. Which one is meant follows from the line and from the step's
+argument, never from a clock or from other lines: a line is of the twelve months up to the last day
+of the log. For a log of one year that day is the 31st of December; a log that runs over New Year is
+read with the day it ends on. A 29th of February that these months do not have is a bad line.
 """
 
 from __future__ import annotations
@@ -49,20 +51,24 @@ _SECOND_US, _MINUTE_US = 1_000_000, 60_000_000
 _FIRST_US = int(np.datetime64("0001-01-01", "us").astype(np.int64))
 _END_US = int(np.datetime64("10000-01-01", "us").astype(np.int64))
 
-_ISO = (
-    r"(?P<iso>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(?P<fraction>\d{1,6}))?"
+_CLOCK = r"\d\d:\d\d:\d\d"
+_OLD = rf"(?P<old>(?:{'|'.join(MONTHS)}) [ \d]\d (?:\d{{4}} )?{_CLOCK})"
+_ISO = rf"(?P<iso>\d{{4}}-\d\d-\d\d[T ]{_CLOCK})"
+# Of a fraction, six digits count; a zone is written in several ways, or left out.
+_REST = r"(?:\.(?P<fraction>\d{1,6})\d{0,3})?(?P<zone>Z|[+-]\d\d:?\d\d)?"
+_RFC_3339 = (
+    rf"(?P<iso>\d{{4}}-\d\d-\d\dT{_CLOCK})(?:\.(?P<fraction>\d{{1,6}}))?"
     r"(?P<zone>Z|[+-]\d\d:\d\d)"
 )
-_OLD = rf"(?P<old>(?:{'|'.join(MONTHS)}) [ \d]\d \d\d:\d\d:\d\d)"
 _PID = r"(?:(?P<pid>\d{1,18})|[^\]\s]*)"  # a process may have a name, which is no number
 _TRADITIONAL = (
-    rf"(?s)^(?:<(?P<priority>\d{{1,3}})>)?(?:{_OLD}|{_ISO}) (?P<host>\S+) "
+    rf"(?s)^(?:<(?P<priority>\d{{1,3}})>)?(?:{_OLD}|{_ISO}){_REST} (?P<host>\S+) "
     rf"(?:(?P<program>[^\s\[\]:]+)(?:\[{_PID}\])?:(?: |$))?(?P<message>.*)$"
 )
 _VALUE = r'"(?:[^"\\]|\\.)*"'
 _DATA = rf'-|(?:\[[^\s="\]]+(?: [^\s="\]]+={_VALUE})*\])+'
 _MODERN = (
-    rf"(?s)^<(?P<priority>\d{{1,3}})>1 (?:(?P<old>-)|{_ISO}) (?P<host>\S+) (?P<program>\S+) "
+    rf"(?s)^<(?P<priority>\d{{1,3}})>1 (?:(?P<old>-)|{_RFC_3339}) (?P<host>\S+) (?P<program>\S+) "
     rf"(?:(?P<pid>\d{{1,18}})|\S+) \S+ (?:{_DATA})(?: \x{{FEFF}}?(?P<message>.*))?$"
 )
 _IS_MODERN = r"^<\d{1,3}>1 "
@@ -152,40 +158,67 @@ class Syslog:
         lengths = pc.binary_length(part["old"]).to_numpy(zero_copy_only=False)
         times = np.zeros(len(lengths), np.int64)
         flaws = np.full(len(lengths), _Flaw.NO_TIME, np.int8)
-        for length, read in ((len("Mar  4 12:01:02"), self._old_times), (0, _iso_times)):
-            rows = np.flatnonzero(lengths == length)
+        for example, read in (
+            ("Mar  4 12:01:02", self._times_of_the_log),
+            ("Mar  4 2026 12:01:02", _old_times),
+            ("", _iso_times),
+        ):
+            rows = np.flatnonzero(lengths == len(example))
             if len(rows):
                 chosen = part
                 if len(rows) < len(lengths):
                     chosen = {name: part[name].take(pa.array(rows)) for name in _TIME_PARTS}
-                times[rows], flaws[rows] = read(chosen)
+                times[rows], flaws[rows] = _to_the_point(chosen, *read(chosen))
         unknown = (times < _FIRST_US) | (times >= _END_US)  # to Python's calendar
         flaws[(flaws == _Flaw.NONE) & unknown] = _Flaw.NO_DAY
         return times, flaws
 
-    def _old_times(self, part: dict[str, pa.Array]) -> tuple[Ints, Flaws]:
+    def _times_of_the_log(self, part: dict[str, pa.Array]) -> tuple[Ints, Flaws]:
         """Mmm dd hh:mm:ss, of the last twelve months."""
         chars = _characters(part["old"])
-        letters = chars[:, :3] @ _LETTERS
-        month = _MONTH_NUMBER[np.searchsorted(_MONTH_LETTERS, letters)]
-        day = _number(chars[:, 4:6])
-        last = self._last_day
+        month, day, last = _month(chars), _number(chars[:, 4:6]), self._last_day
         later = (month > last.month) | ((month == last.month) & (day > last.day))
         return _moments(last.year - later, month, day, chars[:, 7:15], _Flaw.NO_DAY_OF_THE_LOG)
 
 
+def _old_times(part: dict[str, pa.Array]) -> tuple[Ints, Flaws]:
+    """Mmm dd yyyy hh:mm:ss."""
+    chars = _characters(part["old"])
+    day, year = _number(chars[:, 4:6]), _number(chars[:, 7:11])
+    return _moments(year, _month(chars), day, chars[:, 12:20], _Flaw.NO_DAY)
+
+
 def _iso_times(part: dict[str, pa.Array]) -> tuple[Ints, Flaws]:
-    """YYYY-MM-DDThh:mm:ss, a fraction and the distance from UTC, by RFC 3339."""
+    """YYYY-MM-DDThh:mm:ss."""
     chars = _characters(part["iso"])
     year, month, day = (_number(chars[:, a:b]) for a, b in ((0, 4), (5, 7), (8, 10)))
-    times, flaws = _moments(year, month, day, chars[:, 11:19], _Flaw.NO_DAY)
-    fraction = _number(_characters(pc.ascii_rpad(part["fraction"], 6, "0")))
-    is_utc = pc.equal(part["zone"], "Z")
-    zone = _characters(pc.if_else(is_utc, "+00:00", part["zone"]))
-    hours, minutes = _number(zone[:, 1:3]), _number(zone[:, 4:6])
+    return _moments(year, month, day, chars[:, 11:19], _Flaw.NO_DAY)
+
+
+def _to_the_point(part: dict[str, pa.Array], times: Ints, flaws: Flaws) -> tuple[Ints, Flaws]:
+    """Times of whole seconds, with their fractions and the distance from UTC."""
+    if _says(part["fraction"]):
+        times = times + _number(_characters(pc.ascii_rpad(part["fraction"], 6, "0")))
+    if not _says(part["zone"]):
+        return times, flaws
+    zones = pc.replace_substring(part["zone"], ":", "")
+    is_utc = pc.less(pc.binary_length(zones), len("+0100"))
+    zone = _characters(pc.if_else(is_utc, "+0000", zones))
+    hours, minutes = _number(zone[:, 1:3]), _number(zone[:, 3:5])
     ahead = np.where(zone[:, 0] == ord("-"), -1, 1) * (60 * hours + minutes)
     flaws[(flaws == _Flaw.NONE) & ((hours > 23) | (minutes > 59))] = _Flaw.NO_CLOCK
-    return times + fraction - ahead * _MINUTE_US, flaws
+    return times - ahead * _MINUTE_US, flaws
+
+
+def _says(texts: pa.Array) -> bool:
+    """Whether any text says anything."""
+    return bool(pc.max(pc.binary_length(texts)).as_py())
+
+
+def _month(chars: npt.NDArray[np.uint8]) -> Ints:
+    """From 1 on, by the three letters in front."""
+    months: Ints = _MONTH_NUMBER[np.searchsorted(_MONTH_LETTERS, chars[:, :3] @ _LETTERS)]
+    return months
 
 
 def _moments(

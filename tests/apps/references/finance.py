@@ -55,5 +55,6 @@ CASES = [
         {"rows": 400, "tickers": 20, "lateness": LATENESS, "rate_per_s": 300.0},
         expected,
         {name: Times(lambda row: row["ts"], DELAY) for name in ("trades", "quotes")},
+        huge={"tickers": 2_000},
     )
 ]

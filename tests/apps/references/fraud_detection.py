@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from fractions import Fraction
+from functools import cache
 
 from tests.apps.cases import Case, Rows
 
@@ -26,6 +27,7 @@ CHAINS = (
 )
 
 
+@cache
 def probability(now: str, before: str) -> Fraction:
     likely = Fraction(1)
     for chain, one, other in zip(CHAINS, before, now, strict=True):
@@ -60,5 +62,6 @@ CASES = [
         {"rows": 90, "accounts": 3, "stolen": 0.3},
         {"rows": 3000, "accounts": 63, "stolen": 0.1},
         expected,
+        huge={"accounts": 5_000},
     )
 ]

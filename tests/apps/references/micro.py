@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from zlib import crc32
 
-from tests.apps.cases import Case, Row, Rows
+from tests.apps.cases import HUGE_ROWS, Case, Row, Rows
 
 WORD = 2**64
 
@@ -162,11 +162,18 @@ KEYED = {"rows": 60, "keys": 5}
 LARGER = {"rows": 1000, "keys": 60}
 TEXTS = {"rows": 60, "payload_bytes": 40}
 LONGER = {"rows": 250, "payload_bytes": 80}
+MANY_KEYS = {"keys": 5_000}
+FEWER = {selectivity: HUGE_ROWS // 4, star: HUGE_ROWS // 8}
+"""Rows where a tuple becomes four on the way, or eight."""
 
 
 def case(name: str, reference: Callable[[Rows], Rows], **given: Any) -> Case:
-    few, many = (TEXTS, LONGER) if reference in (linear, diamond, star) else (KEYED, LARGER)
-    return Case(name, {**few, **given}, {**many, **given}, reference)
+    few, many, huge = KEYED, LARGER, MANY_KEYS
+    if reference in (linear, diamond, star):
+        # Tuples that are due one after another would take minutes, and those that wait as well.
+        few, many, huge = TEXTS, LONGER, {"wait_ms": 0.001, "rate_per_s": None}
+    huge = {**huge, "rows": FEWER.get(reference, HUGE_ROWS)}
+    return Case(name, {**few, **given}, {**many, **given}, reference, huge=huge)
 
 
 CASES = [

@@ -39,10 +39,11 @@ def parsed(line: str) -> Row | None:
     return {"text": tweet["text"], "ts": ts, "user": user, "created_at": tweet["created_at"]}
 
 
+LISTED = {language: set(listed.split()) for language, listed in STOP_WORDS.items()}
+
+
 def is_english(words: list[str]) -> bool:
-    votes = {
-        name: sum(word in listed.split() for word in words) for name, listed in STOP_WORDS.items()
-    }
+    votes = {name: sum(word in listed for word in words) for name, listed in LISTED.items()}
     return 0 < votes["en"] == max(votes.values())
 
 
@@ -128,5 +129,6 @@ CASES = [
         {"rows": 240, "rate_per_s": 0.2, "distinct": 40, **SHAPE},
         expected,
         {"tweets": Times(time_of, DELAY)},
+        huge={"users": 20_000, "distinct": 1_000},
     )
 ]

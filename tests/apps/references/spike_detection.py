@@ -31,5 +31,6 @@ CASES = [
         {"rows": 90, "devices": 3, "spikes": 0.1, "window": WINDOW},
         {"rows": 3000, "devices": 40, "spikes": 0.02, "window": WINDOW},
         expected,
+        huge={"rows": 150_000, "devices": 70_000},  # more than two bytes can tell apart
     )
 ]

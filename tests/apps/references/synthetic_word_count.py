@@ -13,5 +13,6 @@ CASES = [
         {"rows": 40, "distinct": 30, **QUICK},
         {"rows": 1000, "distinct": 900, **QUICK},
         expected,
+        huge={"distinct": 90_000, "wait_ms": 0.001},
     )
 ]

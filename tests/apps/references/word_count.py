@@ -13,5 +13,11 @@ def expected(rows: Rows) -> Rows:
 
 
 CASES = [
-    Case("word-count", {"rows": 40, "distinct": 30}, {"rows": 4000, "distinct": 900}, expected)
+    Case(
+        "word-count",
+        {"rows": 40, "distinct": 30},
+        {"rows": 4000, "distinct": 900},
+        expected,
+        huge={"distinct": 90_000},
+    )
 ]

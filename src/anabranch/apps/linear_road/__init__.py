@@ -112,7 +112,8 @@ def build(
     """Charge the vehicles of files, or of generated traffic.
 
     Args:
-        input: Files with the columns of `REPORTS`; time in seconds, position in feet.
+        input: Files with the columns type, time (in seconds) and vid, and for reports speed, xway,
+            lane, dir, segment and position (in feet), for requests qid and day.
         history: A file with the columns vid, day, xway and expenditure.
         rows: How many reports and requests to generate; None for an endless stream.
         vehicles: How many are on the road at a time.

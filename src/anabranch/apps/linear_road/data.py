@@ -17,6 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.apps.parts.draws import Words, draws, mixed, whole_draws
+from anabranch.apps.parts.wanted import described
+from anabranch.state.positions import Ints
 
 REPORT, BALANCE, EXPENDITURE, TRAVEL_TIME = 0, 2, 3, 4
 ENTRY_LANE, EXIT_LANE = 0, 4
@@ -27,20 +29,27 @@ FEET_A_REPORT = 44  # at one mile an hour
 DAYS = 69
 MOST_REQUESTS = 0.5
 
-REPORTS = pa.schema(
-    [
-        pa.field("type", pa.int8(), nullable=False),
-        pa.field("time", pa.int32(), nullable=False),
-        pa.field("vid", pa.int64(), nullable=False),
-        ("speed", pa.int32()),
-        ("xway", pa.int32()),
-        ("lane", pa.int8()),
-        ("dir", pa.int8()),
-        ("segment", pa.int8()),
-        ("position", pa.int32()),
-        ("qid", pa.int64()),
-        ("day", pa.int32()),
-    ]
+REPORTS = described(
+    pa.schema(
+        [
+            pa.field("type", pa.int8(), nullable=False),
+            pa.field("time", pa.int32(), nullable=False),
+            pa.field("vid", pa.int64(), nullable=False),
+            ("speed", pa.int32()),
+            ("xway", pa.int32()),
+            ("lane", pa.int8()),
+            ("dir", pa.int8()),
+            ("segment", pa.int8()),
+            ("position", pa.int32()),
+            ("qid", pa.int64()),
+            ("day", pa.int32()),
+        ]
+    ),
+    type=f"{REPORT} a report, {BALANCE} asks for a balance, {EXPENDITURE} for a day's expenditure",
+    time="in seconds",
+    speed="in miles an hour",
+    position="in feet",
+    day=f"of the last {DAYS}, for which expenditure is asked",
 )
 """Of the benchmark's columns, those that are used; the seconds of a day as time, feet, miles/h."""
 
@@ -48,7 +57,6 @@ HISTORY = pa.schema(
     [("vid", pa.int64()), ("day", pa.int32()), ("xway", pa.int32()), ("expenditure", pa.int64())]
 )
 
-Ints = npt.NDArray[np.int64]
 Columns = dict[str, npt.NDArray[Any]]
 
 

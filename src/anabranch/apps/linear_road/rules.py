@@ -16,19 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.apps.linear_road.data import (
-    EXIT_LANE,
-    FEET,
-    FEET_A_SEGMENT,
-    SEGMENTS,
-    Ints,
-)
-from anabranch.apps.linear_road.speeds import MINUTE, SEGMENT, Stretches, Velocity
+from anabranch.apps.linear_road.data import EXIT_LANE, FEET, FEET_A_SEGMENT, SEGMENTS
+from anabranch.apps.linear_road.speeds import MINUTE, SEGMENT, Velocity
+from anabranch.apps.linear_road.stretches import Stretches
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
 from anabranch.operators.runs import Runs
 from anabranch.operators.shapes import expand, map
 from anabranch.operators.tuples import partitioned
+from anabranch.state.positions import Ints
 
 MINUTES_OF_SPEED = 5
 STOPPED_AFTER = 4

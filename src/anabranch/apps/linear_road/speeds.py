@@ -21,50 +21,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.apps.linear_road.data import Ints
+from anabranch.apps.linear_road.stretches import Stretches
 from anabranch.operators.base import Kernel, KernelContext, Outputs
 from anabranch.operators.keyed import KeyedBatch, KeyedBatchKernel, KeyedState
 from anabranch.operators.runs import Runs
-from anabranch.state.positions import FIRST, LAST, Jumbo, Root
+from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Root
 
 MINUTE = 60
 SEGMENT = ["xway", "dir", "segment"]
-PARTS = lcm(*range(1, 25))
+PARTS_A_MPH = lcm(*range(1, 25))
 """Of a mile an hour; a thousand of them for a million vehicles fit 64 bits."""
 
 UNCERTAIN = 1e-6  # miles an hour: far more than what floating-point numbers lose here
-
-
-class Stretches:
-    """Rows of a key that follow each other with one value, which may have begun in an old batch.
-
-    Attributes:
-        changed: For each row, in the order of `runs`, whether it begins a stretch.
-        before: The value of the row before it.
-        lengths: Of how many rows its stretch is, up to it.
-    """
-
-    def __init__(self, runs: Runs, values: Ints, last: Ints, had: Ints) -> None:
-        """Find the stretches; `last` is each key's value so far, `had` of how many rows."""
-        heads = runs.starts
-        self._groups, self._had = runs.codes[runs.order], had
-        self.before = np.roll(values, 1)
-        self.before[heads] = last
-        self.changed = values != self.before
-        rows = np.arange(len(values))
-        begins = self.changed.copy()
-        begins[heads] = True
-        self._first = np.maximum.accumulate(np.where(begins, rows, 0))
-        self.lengths: Ints = rows - self._first + 1 + self._earlier(had)
-
-    def sums(self, values: Ints, had: Ints) -> Ints:
-        """The sum of each stretch up to each row; `had` is that of each key's last one so far."""
-        running = np.cumsum(values)
-        total: Ints = running - (running - values)[self._first] + self._earlier(had)
-        return total
-
-    def _earlier(self, had: Ints) -> Ints:
-        return np.where(self.changed[self._first], 0, had[self._groups])
 
 
 class VehicleSpeed(KeyedBatch):
@@ -123,7 +91,7 @@ def _changes(batch: pa.RecordBatch, state: KeyedState) -> dict[str, Any]:
 def _average(speeds: Ints, reports: Ints) -> Ints:
     """In parts of a mile an hour; of no reports, nothing."""
     whole, rest = np.divmod(speeds, np.maximum(reports, 1))
-    average: Ints = PARTS * whole + PARTS * rest // np.maximum(reports, 1)
+    average: Ints = PARTS_A_MPH * whole + PARTS_A_MPH * rest // np.maximum(reports, 1)
     return average
 
 
@@ -131,10 +99,10 @@ class Velocity:
     """LAV of each row, from the minutes that had vehicles.
 
     Example:
-        >>> third = PARTS // 3
+        >>> third = PARTS_A_MPH // 3
         >>> velocity = Velocity(1)
-        >>> velocity.add(np.array([81 * PARTS + third]), np.array([2]))
-        >>> velocity.add(np.array([79 * PARTS - third]), np.array([2]))
+        >>> velocity.add(np.array([81 * PARTS_A_MPH + third]), np.array([2]))
+        >>> velocity.add(np.array([79 * PARTS_A_MPH - third]), np.array([2]))
         >>> velocity.add(np.array([0]), np.array([0]))  # a minute without vehicles
         >>> lav, below = velocity.against(Fraction(40))
         >>> lav.tolist(), below.tolist()
@@ -158,7 +126,7 @@ class Velocity:
 
         Floats tell most of them apart. Those they cannot are few facts of many rows.
         """
-        lav = self._sum / np.maximum(self.known, 1) / PARTS
+        lav = self._sum / np.maximum(self.known, 1) / PARTS_A_MPH
         below = (lav < float(speed)) & (self.known > 0)
         near = np.flatnonzero((np.abs(lav - float(speed)) < UNCERTAIN) & (self.known > 0))
         if len(near):
@@ -171,5 +139,7 @@ class Velocity:
 
 
 def _exact(totals: Sequence[int], cars: Sequence[int]) -> Fraction:
-    averages = [Fraction(total, n * PARTS) for total, n in zip(totals, cars, strict=True) if n]
+    averages = [
+        Fraction(total, n * PARTS_A_MPH) for total, n in zip(totals, cars, strict=True) if n
+    ]
     return Fraction(sum(averages), len(averages))

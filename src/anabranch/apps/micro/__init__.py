@@ -30,15 +30,21 @@ from anabranch.apps.micro.operators import (
     parse,
     wait,
 )
-from anabranch.apps.parts.arguments import a_count, a_number, require, unless
+from anabranch.apps.parts.arguments import (
+    Usual,
+    a_count,
+    a_number,
+    or_usual,
+    require,
+    unless,
+)
 from anabranch.apps.parts.columns import required
 from anabranch.apps.parts.inputs import Input, paths_of, read_rows
 from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
 
-USUAL = -1
-"""Stands for what the shape usually has."""
+SHAPE = "single-region"
 WAIT_MS = 5.0
 KEYS = ("key1", "key2", "key3")
 
@@ -209,22 +215,38 @@ def variant(shape: str) -> Callable[[Streams, Work], Streams]:
     return SHAPES[shape].wire
 
 
+def usual(shape: str = SHAPE) -> dict[str, Any]:
+    """What a shape has unless something else is asked for, by the argument of `build`.
+
+    Example:
+        >>> usual("diamond")["rate_per_s"]
+        300.0
+    """
+    chosen = SHAPES[shape]
+    return {
+        "rows": chosen.rows,
+        "operators": chosen.work.operators,
+        "multiplications": chosen.work.multiplications,
+        "rate_per_s": chosen.rate_per_s,
+    }
+
+
 def build(
     *,
-    shape: str = "single-region",
+    shape: str = SHAPE,
     input: Input | None = None,
-    rows: int | None = USUAL,
-    operators: int = USUAL,
-    multiplications: int = USUAL,
+    rows: int | Usual | None = Usual.USUAL,
+    operators: int | Usual = Usual.USUAL,
+    multiplications: int | Usual = Usual.USUAL,
     selectivity: float = 1.0,
     costlier: int = 1,
     wait_ms: float = WAIT_MS,
-    rate_per_s: float | None = float(USUAL),
+    rate_per_s: float | Usual | None = Usual.USUAL,
     keys: int = 1_000,
     payload_bytes: int = 500,
     seed: int = 0,
 ) -> Flow:
-    """A micro-benchmark on files or on generated tuples; -1 stands for what its shape usually has.
+    """A micro-benchmark on files or on generated tuples, with as much as its shape usually has.
 
     Args:
         shape: What the graph looks like.
@@ -249,41 +271,39 @@ def build(
     """
     if shape not in SHAPES:
         raise UnknownNameError("shape", f"one of {list(SHAPES)}", repr(shape), "choose one of them")
-    require(
-        f"micro-{shape}",
-        rows=unless(None, unless(USUAL, a_count(rows, 0))),
-        operators=unless(USUAL, a_count(operators, 1)),
-        multiplications=unless(USUAL, a_count(multiplications, 0)),
-        selectivity=a_number(selectivity, 0),
-        costlier=a_count(costlier, 1),
-        wait_ms=a_number(wait_ms, 0),
-        rate_per_s=unless(None, unless(USUAL, a_number(rate_per_s, above=0))),
-        keys=a_count(keys, 1),
-        payload_bytes=a_count(payload_bytes, 0),
-    )
     chosen = SHAPES[shape]
-    flow = Flow(f"micro-{shape}")
-    usual = chosen.work
     work = Work(
-        usual.operators if operators == USUAL else operators,
-        usual.multiplications if multiplications == USUAL else multiplications,
+        or_usual(operators, chosen.work.operators),
+        or_usual(multiplications, chosen.work.multiplications),
         selectivity,
         costlier,
         wait_ms,
     )
+    many, due = or_usual(rows, chosen.rows), or_usual(rate_per_s, chosen.rate_per_s)
+    require(
+        f"micro-{shape}",
+        rows=unless(None, a_count(many, 0)),
+        operators=a_count(work.operators, 1),
+        multiplications=a_count(work.multiplications, 0),
+        selectivity=a_number(selectivity, 0),
+        costlier=a_count(costlier, 1),
+        wait_ms=a_number(wait_ms, 0),
+        rate_per_s=unless(None, a_number(due, above=0)),
+        keys=a_count(keys, 1),
+        payload_bytes=a_count(payload_bytes, 0),
+    )
+    flow = Flow(f"micro-{shape}")
     data = partial(numbers, keys) if chosen.columns is NUMBERS else partial(tweets, payload_bytes)
-    many = chosen.rows if rows == USUAL else rows
-    due = chosen.rate_per_s if rate_per_s == USUAL else rate_per_s
-    given: dict[str, Stream] = {}
+    streams: dict[str, Stream] = {}
     for number, name in enumerate(chosen.sources):
         if input is not None:
             files = paths_of(input, name, chosen.sources)
-            given[name] = read_rows(flow, name, files, chosen.columns)
+            streams[name] = read_rows(flow, name, files, chosen.columns)
         else:
             own_seed = len(chosen.sources) * seed + number
             source = generate(data, chosen.columns, rows=many, rate_per_s=due, seed=own_seed)
-            given[name] = flow.source(name, source)
-    for name, stream in chosen.wire(given, work).items():
+            streams[name] = flow.source(name, source)
+    for name, stream in chosen.wire(streams, work).items():
         if "payload" in stream.schema.names:  # nobody wants to read it
             stream = stream.map(f"{name}.values", lambda batch: {}, keeps="value")
         stream.sink(name, collect())

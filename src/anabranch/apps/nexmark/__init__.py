@@ -89,7 +89,7 @@ def build(
     Args:
         query: Which one: q0 to q9, q11 to q13, q17 to q19.
         input: Files of the kinds of events that it reads: {"auction": "a.csv", "bid": "b.csv"}, or
-            the bids alone.
+            the bids alone. Which of the benchmark's columns a query needs is listed for each.
         rows: How many events to generate, of which 2 % are persons, 6 % auctions and 92 % bids; a
             query reads those that it asks about. None for an endless stream.
         rate_per_s: How many generated events fall into a second of event time.

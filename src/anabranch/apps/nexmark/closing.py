@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.apps.nexmark.events import MOMENT
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.aggregation import in_sequence, stand_apart
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
-from anabranch.state.positions import LAST, Jumbo, Root
+from anabranch.state.positions import LAST, Ints, Jumbo, Root
 from anabranch.state.table_store import TableStore
 from anabranch.state.values import from_arrow
 
@@ -26,9 +25,21 @@ KEY = pa.schema([pa.field("auction", pa.int64(), nullable=False)])
 OFFER = pa.schema([("bidder", pa.int64()), ("price", pa.int64()), ("bid_dateTime", MOMENT)])
 """Of the bid that won."""
 
+EXTRA = pa.field("bid_extra", pa.string())
+"""The same, where bids have it."""
+
 HAS_BID = pa.field("has_bid", pa.bool_())
 
-Ints = npt.NDArray[np.int64]
+
+def of_bids(bids: pa.Schema) -> dict[str, pa.Field]:
+    """What is told of the bid that won, by the column of bids that has it.
+
+    Example:
+        >>> [field.name for field in of_bids(pa.schema([("extra", pa.string())])).values()]
+        ['bidder', 'price', 'bid_dateTime', 'bid_extra']
+    """
+    found = dict(zip(("bidder", "price", "dateTime"), OFFER, strict=True))
+    return {**found, "extra": EXTRA} if "extra" in bids.names else found
 
 
 class WinningBids(Operator):
@@ -46,7 +57,8 @@ class WinningBids(Operator):
 
     def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """The columns of the auction, and those of the bid."""
-        return (StreamType(pa.schema([*inputs[0].schema, *OFFER]), inputs[0].time),)
+        offer = of_bids(inputs[1].schema).values()
+        return (StreamType(pa.schema([*inputs[0].schema, *offer]), inputs[0].time),)
 
     def keeps(self, given: pa.Schema) -> frozenset[str]:
         """The key."""
@@ -70,7 +82,9 @@ class WinningBidsKernel(Kernel):
         routing = context.routing or KEY.names
         given = context.inputs[0].schema
         self._item = [name for name in given.names if name not in KEY.names]
-        state = pa.schema([*(given.field(name) for name in self._item), HAS_BID, *OFFER])
+        self._offer = of_bids(context.inputs[1].schema)
+        item = (given.field(name) for name in self._item)
+        state = pa.schema([*item, HAS_BID, *self._offer.values()])
         self._store = TableStore(KEY, state, context.buckets, routing)
         self.stores = (self._store,)
 
@@ -143,8 +157,8 @@ class WinningBidsKernel(Kernel):
         higher = ~table.get(HAS_BID.name, slots) | (prices > table.get("price", slots))
         slots, chosen = slots[higher], rows[best[higher]]
         table.set(HAS_BID.name, slots, np.ones(len(slots), np.bool_))
-        for name, given in zip(OFFER.names, ("bidder", "price", "dateTime"), strict=True):
-            table.set(name, slots, from_arrow(bids[given])[chosen])
+        for given, field in self._offer.items():
+            table.set(field.name, slots, from_arrow(bids[given].take(pa.array(chosen))))
 
     def _close(self, until: int) -> Jumbo | None:
         table = self._store.table

@@ -33,6 +33,7 @@ from anabranch.apps.nexmark.pools import (
     picked,
     texts,
 )
+from anabranch.state.positions import Ints
 
 PERSONS, AUCTIONS, BIDS = 1, 3, 46
 EVENTS = PERSONS + AUCTIONS + BIDS
@@ -46,7 +47,6 @@ HOT_AUCTIONS, HOT_BIDDERS, HOT_SELLERS = 2, 4, 4  # one in so many is not hot
 HOT_EVERY = 100  # of so many people or auctions in a row, one is hot
 IN_FLIGHT, ACTIVE, AHEAD = 100, 1000, 10
 
-Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 

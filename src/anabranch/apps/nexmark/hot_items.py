@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.graph import StateKind, StreamType
@@ -21,10 +20,9 @@ from anabranch.operators.aggregation import in_sequence, stand_apart
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.times import from_times
 from anabranch.operators.windows import sliding
-from anabranch.state.positions import FIRST, Jumbo, Root
+from anabranch.state.positions import FIRST, Ints, Jumbo, Root
 from anabranch.state.store import ObjectStore
 
-Ints = npt.NDArray[np.int64]
 TOLD = "told"
 
 

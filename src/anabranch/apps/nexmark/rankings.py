@@ -14,7 +14,10 @@ import pyarrow as pa
 from anabranch.apps.nexmark.events import BID, Events
 from anabranch.flow import Stream
 from anabranch.operators.aggregates import count, max, mean, min, sum
+from anabranch.operators.keyed import KeyedState, keyed
+from anabranch.operators.runs import Runs
 from anabranch.operators.shapes import map
+from anabranch.state.positions import FIRST, Ints
 
 CHEAP, DEAR = 10_000, 1_000_000
 
@@ -52,10 +55,32 @@ def q17(events: Events) -> Stream:
     )
 
 
+WHOSE = ("bidder", "auction")
+
+
+@keyed(key=WHOSE, state="turns: int64, latest: int64", out="turn: int64", keeps=BID.names)
+def later(batch: pa.RecordBatch, state: KeyedState) -> tuple[dict[str, Any], Ints]:
+    """Bids before which none was made later, numbered: the last of those is the last bid."""
+    runs = Runs(state.codes, state.groups)
+    times = batch["dateTime"].cast(pa.int64()).to_numpy()
+    before = np.where(state["turns"] > 0, state["latest"], FIRST)
+    latest = runs.accumulate(np.maximum, before, times)
+    passes = times == latest
+    turns = runs.accumulate(np.add, state["turns"], passes.astype(np.int64))
+    ends = runs.last_rows()
+    state["turns"], state["latest"] = turns[ends], latest[ends]
+    chosen = np.flatnonzero(passes)
+    return {"turn": turns[chosen]}, chosen
+
+
 def q18(events: Events) -> Stream:
-    """Last bid: of each bidder the latest on each auction; the first of one millisecond."""
-    return events.read("bid", *BID.names).top_n(
-        "last", 1, by="dateTime", key=("bidder", "auction"), emit="changes"
+    """Last bid: of each bidder the latest on each auction, with its rank, which is 1.
+
+    Of several of one millisecond it is the last that arrived.
+    """
+    bids = events.read("bid", *BID.names).apply("later", later)
+    return bids.top_n("last", 1, by="turn", key=WHOSE, emit="changes").map(
+        "columns", lambda batch: {}, keeps=("rank", *BID.names)
     )
 
 

@@ -57,7 +57,10 @@ def q7(events: Events) -> Stream:
 
 
 def q11(events: Events) -> Stream:
-    """User sessions: how many bids a bidder made without a pause of ten seconds."""
+    """User sessions: how many bids a bidder made without a pause of ten seconds.
+
+    A pause of ten seconds to the millisecond parts two sessions, as in Beam; Flink merges those.
+    """
     return events.in_time("bid", "bidder").aggregate(
         "session", key="bidder", window=session(TEN_SECONDS), bid_count=count()
     )

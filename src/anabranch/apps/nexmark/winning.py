@@ -8,6 +8,7 @@ reached the reserve is not asked, as in Flink's SQL; Beam asks.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -29,10 +30,13 @@ def items(batch: pa.RecordBatch) -> dict[str, Any]:
     return {"auction": batch["id"]}
 
 
-def sold_items(events: Events, *columns: str) -> Stream:
+OFFERED = ("auction", "bidder", "price")
+
+
+def sold_items(events: Events, *columns: str, offered: Sequence[str] = OFFERED) -> Stream:
     """These columns of the auctions that were bid on, each with the bid that won it."""
     auctions = events.in_time("auction", *columns)
-    bids = events.in_time("bid", "auction", "bidder", "price")
+    bids = events.in_time("bid", *offered)
     return auctions.apply("items", items).apply("winning", WinningBids(), bids)
 
 
@@ -64,4 +68,4 @@ def q6(events: Events) -> Stream:
 
 def q9(events: Events) -> Stream:
     """Winning bids: each auction that was bid on, with the bid that won it."""
-    return sold_items(events, *AUCTION.names)
+    return sold_items(events, *AUCTION.names, offered=(*OFFERED, "extra"))

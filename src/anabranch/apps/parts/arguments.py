@@ -8,10 +8,41 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import timedelta
+from enum import Enum
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from anabranch.errors import BuildError
+
+
+class Usual(Enum):
+    """Stands for what is usual where that depends on another argument.
+
+    Example:
+        >>> Usual.USUAL
+        usual
+    """
+
+    USUAL = "usual"
+
+    def __repr__(self) -> str:
+        """As errors and signatures show it."""
+        return self.value
+
+    __str__ = __repr__
+
+
+T = TypeVar("T")
+
+
+def or_usual(value: T | Usual, usual: T) -> T:
+    """What was asked for, or else what is usual.
+
+    Example:
+        >>> or_usual(7, 4), or_usual(Usual.USUAL, 4)
+        (7, 4)
+    """
+    return usual if isinstance(value, Usual) else value
 
 
 class Wanted(NamedTuple):

@@ -1,8 +1,10 @@
-"""Columns that rows must have a value in."""
+"""Columns of several applications: one of lines, and those that rows must have a value in."""
 
 from __future__ import annotations
 
 import pyarrow as pa
+
+LINES = pa.schema([("line", pa.string())])
 
 
 def required(**types: pa.DataType) -> pa.Schema:

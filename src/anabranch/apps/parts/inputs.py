@@ -1,7 +1,8 @@
 r"""The user's own files as the input of an application, row by row: a bad row harms no other.
 
 Text, CSV and JSON lines are read as lines and parsed by a step of the flow, so what does not parse
-is counted and leaves to a sink of its own. Parquet files carry their types and are read as such.
+is counted and leaves to a sink of its own. Parquet files carry their types; what does not fit the
+wanted ones leaves in the same way.
 
 Bytes that are no UTF-8 come as U+FFFD, the replacement character. Two keys that differ in nothing
 but such bytes would become one, so a CSV or JSON line with that character is bad; a file that holds
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.parts.parquet_rows import parquet_rows
 from anabranch.errors import SchemaError, UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files
@@ -27,7 +29,6 @@ from anabranch.io.files import Paths
 from anabranch.io.formats import COMPRESSED
 from anabranch.operators.grammars import Csv, Grammar, Json, Parsed, nullable
 from anabranch.operators.parse import Parse
-from anabranch.operators.screen import screen
 
 Input = Paths | Mapping[str, Paths]
 """Files, or files by source where an application has several."""
@@ -69,12 +70,12 @@ def read_rows(flow: Flow, name: str, paths: Paths, columns: pa.Schema) -> Stream
         paths: CSV (with a line of column names in the first file, the same in all that have one),
             JSON lines or Parquet, by the suffix.
         columns: What to read; a file may have more. A row needs a value in those that are not
-            nullable; in CSV an empty string is none. A CSV file may lack those that are.
+            nullable; in CSV an empty string is none. A file may lack those that are, and a Parquet
+            file may have other types in which such values can be written.
     """
     kind = suffix(files(paths, format="text").parts()[0])
     if kind == ".parquet":
-        rows = flow.source(name, files(paths, format="parquet", schema=nullable(columns)))
-        parsed = rows.apply(f"{name}.parse", screen(lacking(columns)))
+        parsed = parquet_rows(flow, name, paths, columns)
     else:
         lines = flow.source(name, files(paths, format="text"))
         if kind in JSON_SUFFIXES:
@@ -95,20 +96,6 @@ def read_rows(flow: Flow, name: str, paths: Paths, columns: pa.Schema) -> Stream
         }
 
     return parsed.map(f"{name}.columns", chosen, out=nullable(columns))
-
-
-def lacking(columns: pa.Schema) -> Callable[[pa.RecordBatch], pa.Array]:
-    """For `screen`: which rows have no value in a column that is not nullable."""
-    required = [field.name for field in columns if not field.nullable]
-
-    def why(batch: pa.RecordBatch) -> pa.Array:
-        found = pa.nulls(batch.num_rows, pa.string())
-        for name in reversed(required):
-            if batch[name].null_count:
-                found = pc.if_else(pc.is_null(batch[name]), f"no value for {name!r}", found)
-        return found
-
-    return why
 
 
 def suffix(path: str) -> str:
@@ -190,10 +177,10 @@ def _headers(name: str, paths: Paths, columns: pa.Schema) -> dict[str, list[str]
     source = files(paths, format="text")
     headers: dict[str, list[str]] = {}
     for part in source.parts():
-        chunk = source.read(part, 0, 1)
-        if chunk is None:
+        lines = source.first_lines(part)
+        if not len(lines):
             continue
-        line = str(chunk.batch[LINE][0])
+        line = str(lines[0])
         names = next(csv.reader([line], skipinitialspace=True))
         first = next(iter(headers.values()), names)
         if headers and not set(names) & set(columns.names):

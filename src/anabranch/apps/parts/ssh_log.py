@@ -13,7 +13,8 @@ A failure may be told of more than once, and a line may tell of several:
   more authentication failures`.
 - rsyslog, as Ubuntu sets it up, writes `message repeated 5 times: [ … ]` for five more lines that
   are like the one before. When each of them was written is lost; they count at the time of that
-  line.
+  line. Other loggers write `last message repeated 5 times`, which does not say what was repeated:
+  that counts nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.parts.arguments import Wanted, require
 from anabranch.operators.parse_syslog import MONTHS
-
-LINE = pa.schema([("line", pa.string())])
-
-Year = int | date | str
-"""The year of a log, or the day on which it ends; also as a text, `2026` or `2026-03-01`."""
 
 # A user's name is whatever somebody typed, so it may look like the rest of the line: `.*` is greedy
 # and the last `from` counts; PAM writes the name last, so there the first `rhost=` does.
@@ -91,29 +86,10 @@ def _once(message: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pc.if_else(found.is_valid(), found.field("said"), message), times
 
 
-def last_day(app: str, year: Year) -> date:
-    """The day on which a log ends, the last one of its year if that is all that is known.
-
-    Example:
-        >>> print(last_day("log-watch", 2026), last_day("log-watch", "2026-03-01"))
-        2026-12-31 2026-03-01
-    """
-    try:
-        day = date.fromisoformat(f"{year}-12-31"[:10])
-    except ValueError:
-        day = date.min
-    require(
-        app,
-        year=Wanted(
-            year,
-            date(1970, 1, 1) <= day < date(9999, 1, 1),
-            "the year of the log, or the day on which it ends (2026 or 2026-03-01), from 1970 on",
-        ),
-    )
-    return day
-
-
 SECONDS_A_LINE = 7 / 4
+LAST_DAY = date(2026, 12, 31)
+"""Of a generated log, unless another one is asked for."""
+
 BREAK_INS = 1 / 21_000
 """Of all lines: several in the twelve hours of Pipelined Fission's log."""
 

@@ -1,8 +1,8 @@
-"""Tweets, which several applications are about: hashtags in texts, and random tweets as JSON texts.
+"""Tweets, which several applications are about: hashtags and words in texts, and random tweets.
 
-Those are written in several languages, with hashtags that trend for some hours. Words are real, so
-that what detects languages and moods has something to find; who writes, and about what, follows
-Zipf's law.
+Those are JSON texts, written in several languages, with hashtags that trend for some hours. Words
+are real, so that what detects languages and moods has something to find; who writes, and about
+what, follows Zipf's law.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ MISDATED = "Sun Feb 30 25:00:00 +0000 2014"
 # their Unicode class would be exact, but to compile that takes longer than most batches.
 _BETWEEN_HASHTAGS = r"[\x00-\"$-/:-^`{-\x{bf}\x{2000}-\x{206f}]+"
 _HASHTAG = r"^#(?P<tag>[^#]+)"
+BETWEEN_WORDS = r"[\x00-&(-,./:-`{-\x{bf}\x{2000}-\x{206f}]+"
 
 Numbers = np.ndarray[Any, Any]
 
@@ -86,6 +87,16 @@ def hashtags_in(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
     found = pc.is_valid(tags)
     numbers = pa.array(with_sign).take(pc.list_parent_indices(split))
     return tags.filter(found), numbers.filter(found)
+
+
+def words(texts: pa.Array) -> pa.ListArray:
+    """Runs of letters, digits, apostrophes and hyphens, in small letters; and empty words.
+
+    Example:
+        >>> words(pa.array(["Don't #win..."])).to_pylist()
+        [["don't", 'win', '']]
+    """
+    return pc.split_pattern_regex(pc.utf8_lower(texts), BETWEEN_WORDS)
 
 
 def random_tweets(

@@ -14,7 +14,8 @@ from anabranch.io.source import Extent
 BLOCK_BYTES = 1 << 22
 """Bytes parsed at a time; also the longest line a CSV or JSON file may have."""
 
-_SAMPLE_BYTES = 1 << 16
+SAMPLE_BYTES = 1 << 16
+"""Bytes that tell what a file looks like."""
 
 Block = tuple[int, pa.RecordBatch]
 """The number of a block's first row in its file, and its rows."""
@@ -71,8 +72,8 @@ class Format(Protocol):
 def extent_of_lines(path: str) -> Extent:
     """About as many rows as there would be lines, were all as long as the first ones."""
     with pa.input_stream(path, compression="detect") as stream:
-        sample = stream.read(_SAMPLE_BYTES)
-    if len(sample) < _SAMPLE_BYTES:
+        sample = stream.read(SAMPLE_BYTES)
+    if len(sample) < SAMPLE_BYTES:
         return Extent(sample.count(b"\n") + 1)
     # A compressed file holds more than its size says; guessing low makes larger batches, no error.
     return Extent(max(1, os.path.getsize(path) * sample.count(b"\n") // len(sample)))

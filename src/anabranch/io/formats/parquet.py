@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from anabranch.io.formats.format import Block, Wanted, require_columns, select
 from anabranch.io.source import Extent
+from anabranch.operators.fitting import fit
 
 BLOCK_ROWS = 1 << 16
 
@@ -32,15 +33,52 @@ class ParquetFormat:
         # Mapped, pages are decoded where the system keeps them; reading would copy them first.
         with pq.ParquetFile(path, memory_map=True) as file:
             require_columns(path, file.schema_arrow, wanted)
-            everything = set(file.schema_arrow.names) == set(wanted.schema.names)
-            columns = None if everything else wanted.schema.names
-            first = 0
-            for group in range(file.num_row_groups):
-                size = file.metadata.row_group(group).num_rows
-                if first + size > start:
-                    row = first
-                    batches = file.iter_batches(BLOCK_ROWS, row_groups=[group], columns=columns)
-                    for batch in batches:
-                        yield row, select(batch, wanted.schema)
-                        row += batch.num_rows
-                first += size
+            for row, batch in _batches(file, wanted.schema.names, start):
+                yield row, select(batch, wanted.schema)
+
+
+class FittedParquetFormat(ParquetFormat):
+    """Parquet files of which each may have columns of other types, or none of a name.
+
+    The last column wanted is of texts, and not in the files: it says why a value of a row, which is
+    null then, does not fit the type that is wanted. Of a good row it is null.
+    """
+
+    def blocks(self, path: str, wanted: Wanted, start: int) -> Iterator[Block]:
+        """The same blocks, each column in the type that is wanted."""
+        *fields, _ = wanted.schema
+        with pq.ParquetFile(path, memory_map=True) as file:
+            names = [field.name for field in fields if field.name in file.schema_arrow.names]
+            for row, batch in _batches(file, names, start):
+                yield row, _fitted(batch, fields, wanted.schema)
+
+
+def _batches(file: pq.ParquetFile, names: list[str], start: int) -> Iterator[Block]:
+    """Batches of some columns, from the one that holds a row on."""
+    everything = set(file.schema_arrow.names) == set(names)
+    first = 0
+    for group in range(file.num_row_groups):
+        size = file.metadata.row_group(group).num_rows
+        if first + size > start:
+            row = first
+            columns = None if everything else names
+            for batch in file.iter_batches(BLOCK_ROWS, row_groups=[group], columns=columns):
+                yield row, batch
+                row += batch.num_rows
+        first += size
+
+
+def _fitted(batch: pa.RecordBatch, fields: list[pa.Field], schema: pa.Schema) -> pa.RecordBatch:
+    columns: list[pa.Array] = []
+    why: dict[int, str] = {}
+    for field in fields:
+        if field.name in batch.schema.names:
+            column, unfit = fit(batch.column(field.name), field)
+            why = unfit | why
+        else:
+            column = pa.nulls(batch.num_rows, field.type)
+        columns.append(column)
+    said = pa.nulls(batch.num_rows, pa.string())
+    if why:
+        said = pa.array([why.get(row) for row in range(batch.num_rows)], pa.string())
+    return pa.RecordBatch.from_arrays([*columns, said], schema=schema)

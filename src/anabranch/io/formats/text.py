@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from anabranch.io.formats.format import (
     BLOCK_BYTES,
+    SAMPLE_BYTES,
     BadFile,
     Block,
     Wanted,
@@ -45,7 +46,7 @@ class TextFormat:
         """Blocks of whole lines; those before `start` are counted, not parsed."""
         require_columns(path, SCHEMA, wanted)
         row = 0
-        for block in _whole_lines(path):
+        for block in _whole_lines(path, BLOCK_BYTES):
             if row < start:
                 lines = block.count(b"\n") + (not block.endswith(b"\n"))
                 if row + lines <= start:
@@ -56,9 +57,15 @@ class TextFormat:
             row += batch.num_rows
 
 
-def _whole_lines(path: str) -> Iterator[bytes]:
+def first_lines(path: str) -> pa.Array:
+    """Whole lines from the start of a file, one at least unless it is empty."""
+    block = next(_whole_lines(path, SAMPLE_BYTES), b"")
+    return _parse(block)[0] if block else pa.array([], pa.string())
+
+
+def _whole_lines(path: str, at_once: int) -> Iterator[bytes]:
     with pa.input_stream(path, compression="detect") as stream:
-        rest = stream.read(BLOCK_BYTES).removeprefix(codecs.BOM_UTF8)
+        rest = stream.read(at_once).removeprefix(codecs.BOM_UTF8)
         if rest.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise BadFile(
                 f"UTF-8 text in {path}",
@@ -66,11 +73,15 @@ def _whole_lines(path: str) -> Iterator[bytes]:
                 "convert the file (for example with iconv), or leave bad files out with "
                 "on_bad_file='skip'",
             )
-        while piece := stream.read(BLOCK_BYTES):
+        while True:
             end = rest.rfind(b"\n") + 1
             if end:
                 yield rest[:end]
-            rest = rest[end:] + piece
+                rest = rest[end:]
+            piece = stream.read(max(at_once, len(rest)))  # twice as much of a line without an end
+            if not piece:
+                break
+            rest += piece
         if rest:
             yield rest
 
