@@ -44,6 +44,28 @@ def test_output_that_differs_from_what_a_page_shows_is_told(page):
     assert followed(wrong) == ["page.md:3 shows\n3\n\nand prints\n2\n"]
 
 
+def test_an_empty_block_below_code_that_prints_is_told(page):
+    wrong = page("""
+        ```python
+        print(1 + 1)
+        ```
+
+        ```text
+        ```
+        """)
+    assert followed(wrong) == ["page.md:3 shows\n\nand prints\n2\n"]
+
+
+def test_a_command_that_prints_what_no_line_shows_is_told(page):
+    wrong = page("""
+        ```console
+        $ true
+        $ echo unseen
+        ```
+        """)
+    assert followed(wrong) == ["page.md:3 shows\n\nand prints\nunseen\n"]
+
+
 def test_a_block_with_a_title_is_a_file_that_later_blocks_can_use(page):
     good = page("""
         ```python title="numbers_of_a_page.py"

@@ -1,4 +1,4 @@
-"""The tutorial's Python can be pasted into an interactive Python, which is told where blocks end."""
+"""The tutorial's Python can be pasted into an interactive Python, which has rules of its own."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ import json
 from datetime import datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.operators.parse import parse_csv, parse_json
@@ -72,6 +72,7 @@ TIMES = st.lists(
 
 
 @given(st.lists(st.one_of(TIMES, ODD_TIMES), min_size=2, max_size=6), st.sampled_from("jc"))
+@example(["2024-01-02T09Z", "2024-01-02", "2024-01-02T09:30:00.1234567"], "c")
 def test_times_do_not_disturb_each_other(times, form):
     if form == "j":
         operator = parse_json("line", "at: timestamp[us]", on_error="side")
