@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 
 import anabranch.cli.running
 from anabranch.apps import word_count
+from anabranch.cli.watching import Watchers
 from anabranch.engines.handle import Result
 from anabranch.engines.spark.java import ensure_java
 from anabranch.errors import OperatorError
@@ -179,6 +181,22 @@ def test_a_policy_is_chosen_by_name(run, started):
 
 def lines_of(made: FakeRun):
     return made.flow.graph.steps["lines"].body.source
+
+
+@pytest.mark.parametrize(("given", "controls"), [((), True), (("--no-controls",), False)])
+def test_whether_the_page_may_change_the_run_is_passed_on(
+    run, started, monkeypatch, given, controls
+):
+    asked = []
+
+    @contextmanager
+    def watching(wanted, *listeners):
+        asked.append(wanted)
+        yield Watchers(list(listeners))
+
+    monkeypatch.setattr(anabranch.cli.running, "watching", watching)
+    run("word-count", "--dashboard", 0, *given)
+    assert [wanted.controls for wanted in asked] == [controls]
 
 
 def test_generated_words_end_by_themselves(run, started):

@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import anabranch as ab
+from anabranch.engines.engine import Options
 from anabranch.engines.handle import Result
+from anabranch.engines.spark.engine import SparkEngine
 from anabranch.events import (
     Event,
     Observation,
@@ -251,3 +253,21 @@ def test_a_change_of_plan_is_told_once_with_its_cause_and_cost(told: Told) -> No
     assert Plan.from_json(change.before).region("totals").replicas == 2
     assert Plan.from_json(change.after) == told.result.plan
     assert told.result.reconfigurations == (change,)
+
+
+def test_a_plan_that_is_wished_for_before_the_first_batch_is_told_too(spark: SparkSession) -> None:
+    flow = flow_of()
+    plan = Plan.sequential(flow).with_source("s", batch_rows=BATCH)
+    wished = plan.with_replicas("totals", 2)
+    engine = SparkEngine(flow, plan, Options(session=spark))
+    events: list[Event] = []
+
+    def listen(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, RunStarted):
+            engine.apply(wished)
+
+    engine.start(listen)
+    assert engine.wait(100)
+    [change] = [event for event in events if isinstance(event, Reconfiguration)]
+    assert (change.batch, Plan.from_json(change.after)) == (0, wished)

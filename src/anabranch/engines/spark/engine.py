@@ -318,7 +318,9 @@ class SparkEngine:
         )
         self._rows_out += seen.rows_out
         self._idle = self._pushed and not rows
-        if done.plan != done.before and self._batches_done:
+        # A batch that is run again runs under the plan that it had; that is no change of this run.
+        again = not self._batches_done and done.plan != self._wish
+        if done.plan != done.before and not again:
             change = reconfiguration_of(at_s, version, done)
             self._changes.append(change)
             self._tell(change)
