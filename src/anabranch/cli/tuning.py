@@ -118,16 +118,15 @@ def tune_app(
         end = wait_for_end(handle, found, rounds, seconds, quiet)
     best = found.plan or handle.plan
     title = f"{name} on {engine}, tuned by {policy}"
+    said = report(title, end.why, found)
     write(out, best.to_json())
-    write(report_file, report(title, end.why, found))
+    write(report_file, said)
     if plot is not None:
         write_picture(plot, tune_plot(title, found))
-    typer.echo(
-        json.dumps(told(name, engine, policy, end.why, found, best))
-        if as_json
-        else report(title, end.why, found),
-        nl=as_json,
-    )
+    if as_json:
+        typer.echo(json.dumps(told(name, engine, policy, end.why, found, best)))
+    else:
+        typer.echo(said, nl=False)
     if end.code:
         raise typer.Exit(end.code)
 

@@ -15,7 +15,7 @@ LINES, RATE_PER_S = 8_000, 3_000
 
 def flow_of(folder: Path) -> ab.Flow:
     lines = word_count.zipf_lines(distinct=500)
-    source = ab.generate(lines, word_count.LINE, rows=LINES, rate_per_s=RATE_PER_S)
+    source = ab.generate(lines, word_count.LINES, rows=LINES, rate_per_s=RATE_PER_S)
     flow = ab.Flow("killed")
     (
         flow.source("lines", source)

@@ -109,7 +109,8 @@ def two_pipelines(source: object) -> tuple[Flow, Plan]:
 
 @pytest.mark.usefixtures("_small_jumbos")
 def test_an_attempt_that_is_given_up_leaves_no_thread(tmp_path: Path) -> None:
-    flow, plan = two_pipelines(ab.memory(ROWS))
+    # More than queues can hold: what breaks is noticed while there is more to read.
+    flow, plan = two_pipelines(ab.memory(ROWS * station_module.QUEUE_JUMBOS))
     before = set(threading.enumerate())
     with OneByOne(flow, tmp_path / "checkpoint", plan) as run:
 
