@@ -10,7 +10,7 @@ import { store, take } from "./store.js";
 import { drawThen, prepareThen } from "./then.js";
 
 const AGAIN_MS = 2000;
-const MOST_MS = 30000;
+const MOST_MS = 8000;
 const tabs = new BroadcastChannel("anabranch");
 let waiting = false;
 let stream = null;
