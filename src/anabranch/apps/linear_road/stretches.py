@@ -24,7 +24,7 @@ class Stretches:
     def __init__(self, runs: Runs, values: Ints, last: Ints, had: Ints) -> None:
         """Find the stretches; `last` is each key's value so far, `had` of how many rows."""
         heads = runs.starts
-        self._groups, self._had = runs.codes[runs.order], had
+        self._groups = runs.codes[runs.order]
         self.before = np.roll(values, 1)
         self.before[heads] = last
         self.changed = values != self.before

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.parts.columns import trouble_with
 from anabranch.apps.parts.parquet_rows import parquet_rows
 from anabranch.errors import SchemaError, UnknownNameError
 from anabranch.flow import Flow, Stream
@@ -142,14 +143,11 @@ def _parsed(lines: Stream, name: str, grammar: Grammar, columns: pa.Schema) -> S
 def _csv(lines: Stream, name: str, paths: Paths, columns: pa.Schema) -> Stream:
     headers = _headers(name, paths, columns)
     found = next(iter(headers.values()), columns.names)
-    missing = [f.name for f in columns if f.name not in found and not f.nullable]
-    doubled = [each for each in columns.names if found.count(each) > 1]
-    if missing or doubled:
-        problem = f"without {missing}" if missing else f"with {doubled} more than once"
+    if trouble := trouble_with(found, columns):
         raise SchemaError(
             name,
             f"a first line with the columns {columns.names}",
-            f"{found}, {problem}",
+            trouble,
             "name the columns in the first line, or write the rows as JSON lines",
         )
     # A record must be parsed as a whole; columns that nobody asked for are texts until then.

@@ -13,6 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.parts.columns import trouble_with
 from anabranch.errors import SchemaError
 from anabranch.flow import Flow, Stream
 from anabranch.graph import StreamType
@@ -56,14 +57,11 @@ def lacking(columns: pa.Schema) -> Callable[[pa.RecordBatch], pa.Array]:
 
 def _require(name: str, part: str, found: pa.Schema, columns: pa.Schema) -> None:
     """Refuse a file without a column that is needed, or with one of which no value could fit."""
-    missing = [f.name for f in columns if f.name not in found.names and not f.nullable]
-    doubled = [each for each in columns.names if found.names.count(each) > 1]
-    if missing or doubled:
-        problem = f"without {missing}" if missing else f"with {doubled} more than once"
+    if trouble := trouble_with(found.names, columns):
         raise SchemaError(
             name,
             f"the columns {columns.names} in {part}",
-            f"{found.names}, {problem}",
+            trouble,
             "name the columns so, each once",
         )
     for field in columns:
