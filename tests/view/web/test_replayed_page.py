@@ -162,6 +162,27 @@ def test_a_journal_that_is_cut_off_opens_with_what_is_there(opened, tmp_path):
         assert page.text("#rows-in") == "4k"
 
 
+def seconds_to_find(page, number: int) -> float:
+    page.page.fill("#filter", "")
+    page.reads("#journal-count", "10,000")
+    begin = time.perf_counter()
+    page.page.fill("#filter", f"number {number}")
+    page.reads("#journal-count", "1 of 10,000")
+    return time.perf_counter() - begin
+
+
+# From the moment the address was asked for until the frame with all of it was painted,
+# by the browser's clock.
+WHEN_DRAWN = """
+const look = () => {
+  const all = document.body?.dataset.drawn && document.querySelector(".c-rate");
+  if (!all) requestAnimationFrame(look);
+  else requestAnimationFrame(() => { window.drawnAt = performance.now(); });
+};
+look();
+"""
+
+
 def test_a_large_graph_and_a_long_journal_are_drawn_within_two_seconds(opened):
     with serve(port=0, journal="large.jsonl") as dashboard:
         for event in large_run():
@@ -171,17 +192,13 @@ def test_a_large_graph_and_a_long_journal_are_drawn_within_two_seconds(opened):
         for _ in range(10):  # whoever shares the machine may disturb some of them
             if seconds < 2.0:
                 break
-            begin = time.perf_counter()
-            page = opened(dashboard.url, ".entry")
-            page.until("document.body.dataset.drawn && document.querySelector('.c-rate')")
-            seconds = min(seconds, time.perf_counter() - begin)
+            page = opened(dashboard.url, "", script=WHEN_DRAWN)
+            page.until("window.drawnAt", within_ms=20_000)
+            seconds = min(seconds, page.page.evaluate("window.drawnAt") / 1000)
         assert page.page.locator(".g-step").count() == 201
         assert page.text("#journal-count") == "10,000"
         assert page.page.locator(".entry").count() < 30  # those that can be seen
-        begin = time.perf_counter()
-        page.page.fill("#filter", "number 9999")
-        page.until("document.querySelector('#journal-count').textContent === '1 of 10,000'")
-        filtering = time.perf_counter() - begin
+        filtering = min(seconds_to_find(page, number) for number in range(9_995, 10_000))
         assert seconds < 2.0
         assert filtering < 1.0
 
