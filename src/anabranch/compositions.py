@@ -202,5 +202,9 @@ class Compositions:
     def lookup(
         self, name: str, table: Any, *, key: Key, how: str = "inner", columns: Key | None = None
     ) -> Self:
-        """Columns of a small table, by key: a side input."""
+        """Columns of a small table, by key: a side input.
+
+        Every process of a run reads the table once, when its first replica starts; replicas share
+        it, and a change of plan does not read it again. It stays as it was read until the run ends.
+        """
         return self._applied(name, lambda: lookup(table, key, how, columns))

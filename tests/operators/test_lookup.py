@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import anabranch as ab
 from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StreamType
 from anabranch.io.memory import memory
 from anabranch.operators import lookup as module
+from anabranch.operators.base import Shared
 from anabranch.operators.lookup import lookup
+from anabranch.plan.plan import Plan
 from tests.operators.driving_ports import drive, simple, ways
 
 STREAM = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -66,6 +69,64 @@ def test_a_key_of_two_columns_matches_in_both():
     table = pa.table({"k": ["a", "a"], "n": [1, 2], "x": [10, 20]})
     ran = drive(lookup(table, ["k", "n"]), [simple(STREAM, [("a", 2), ("b", 1)])])
     assert [r["x"] for r in ran.rows()] == [20]
+
+
+class Counted:
+    """A table that tells how often it was read."""
+
+    schema, bounded = CODES.schema, True
+
+    def __init__(self):
+        self.times = 0
+
+    def to_table(self):
+        self.times += 1
+        return CODES
+
+
+def coded(table, rows, batch_rows):
+    """A flow that looks up each of some rows, what it collects, and a plan."""
+    found, flow = ab.collect(), ab.Flow("codes")
+    words = ab.memory([{"k": "a", "n": n} for n in range(rows)])
+    flow.source("words", words).lookup("code", table, key="k").sink("out", found)
+    return flow, found, Plan.sequential(flow).with_source("words", batch_rows=batch_rows)
+
+
+def test_replicas_share_a_table_that_every_run_reads_once():
+    table = Counted()
+    flow, found, plan = coded(table, rows=90, batch_rows=10)
+    for times in (1, 2):  # a file may have changed since the run before
+        ab.run(flow, engine="local", plan=plan.with_replicas("code", 3))
+        assert (found.table().num_rows, table.times) == (180, times)
+
+
+def test_a_plan_change_reads_no_table():
+    table = Counted()
+    flow, found, plan = coded(table, rows=4_000, batch_rows=2)
+    with ab.start(flow, engine="local", plan=plan) as run:
+        for replicas in (2, 3, 1, 2):
+            before = len(run.reconfigurations)
+            run.apply(plan.with_replicas("code", replicas))
+            while run.is_active and len(run.reconfigurations) == before:
+                run.await_termination(0.005)
+        run.await_termination(60)
+    assert found.table().num_rows == 8_000
+    assert len(run.reconfigurations) >= 2
+    assert table.times == 1
+
+
+def test_a_table_that_cannot_be_read_is_asked_for_again():
+    shared, answers = Shared(), iter([OSError("gone"), 7])
+
+    def read():
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    with pytest.raises(OSError, match="gone"):
+        shared.once(read)
+    assert [shared.once(read), shared.once(read)] == [7, 7]
 
 
 class Endless:

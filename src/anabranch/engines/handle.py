@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 from anabranch.engines.engine import Engine
 from anabranch.engines.listeners import Listener, Listeners
@@ -88,7 +88,7 @@ class Tunes(Protocol):
 
 
 class Run:
-    """A flow that runs; feels like PySpark's StreamingQuery."""
+    """A flow that runs; feels like PySpark's StreamingQuery. As a context it stops when left."""
 
     def __init__(
         self, name: str, engine: Engine, listeners: Listener | Sequence[Listener] | None = None
@@ -189,6 +189,14 @@ class Run:
     def stop(self) -> None:
         """Stop; what was committed stays, and nothing fires."""
         self.engine.stop()
+
+    def __enter__(self) -> Self:
+        """The run, which stops at the end of the block however that is left."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop, unless it has ended."""
+        self.stop()
 
     def process_all_available(self, timeout_s: float = 60.0) -> bool:
         """Wait until all that the sources have is processed, or for the end; whether it came.

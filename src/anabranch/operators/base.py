@@ -7,9 +7,11 @@ only through `step`; they never look inside.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from threading import Lock
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -19,6 +21,8 @@ from anabranch.operators.rows import python_rows
 from anabranch.operators.schemas import check_key_types
 from anabranch.state.positions import Jumbo, Mark, Root
 from anabranch.state.store import Store
+
+Made = TypeVar("Made")
 
 
 class OnError(Enum):
@@ -47,6 +51,27 @@ class Counters:
     late: int = 0
 
 
+class Shared:
+    """What all kernels of a step have in common in one process, for as long as a run lasts.
+
+    Spark starts kernels with every batch, threads with every change of plan: what is dear to make
+    and never changes, such as a table beside the stream, is made once.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is made yet."""
+        self._lock = Lock()
+        self._made: list[Any] = []
+
+    def once(self, make: Callable[[], Made]) -> Made:
+        """What the first one who asked has made; others wait for it."""
+        with self._lock:
+            if not self._made:
+                self._made.append(make())
+            found: Made = self._made[0]
+            return found
+
+
 CLOSING = 1 << 32
 
 
@@ -67,6 +92,7 @@ class KernelContext:
         owned: Buckets of this replica, for shared operators, which must know them all; others
             between two steps, when the plan changes.
         counters: What the kernel lost on purpose, added up by whoever runs it.
+        shared: The same one for all kernels of the step.
     """
 
     step: str
@@ -79,6 +105,7 @@ class KernelContext:
     sources: tuple[int, ...] = ()
     owned: tuple[int, ...] = ()
     counters: Counters = field(default_factory=Counters)
+    shared: Shared = field(default_factory=Shared, compare=False)
 
     @property
     def closing_rank(self) -> int:

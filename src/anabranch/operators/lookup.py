@@ -32,7 +32,7 @@ class Lookup(Expand):
         how: str = "inner",
         columns: str | Sequence[str] | None = None,
     ) -> None:
-        """Describe; the table is read when a kernel starts."""
+        """Describe; the table is read when the first kernel of a process starts."""
         self.key_names = required_key("lookup", key)
         if how not in ("inner", "left"):
             raise BuildError("lookup", "how in ['inner', 'left']", repr(how), "choose one of those")
@@ -71,16 +71,20 @@ class Lookup(Expand):
         return super().outputs(step, inputs)
 
     def kernel(self, context: KernelContext) -> Kernel:
-        """A running copy with the table in memory."""
+        """A running copy; all of them look into one table in memory."""
         loaded = copy.copy(self)
+        loaded._index = context.shared.once(self._in_memory)
+        loaded.function = loaded._match
+        return BatchKernel(context, loaded)
+
+    def _in_memory(self) -> Segment:
+        """The table by its keys, without rows that no key can match."""
         rows = _load(self.table, [*self.key_names, *self.out.names])
         valid = np.ones(rows.num_rows, np.bool_)
         for name in self.key_names:
             valid &= pc.is_valid(rows.column(name)).to_numpy(zero_copy_only=False)
         rows = rows if valid.all() else rows.filter(pa.array(valid))
-        loaded._index = _indexed(rows, self.key_names)
-        loaded.function = loaded._match
-        return BatchKernel(context, loaded)
+        return _indexed(rows, self.key_names)
 
     def _match(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints]:
         """All matches of each row, in the order of the table."""

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from anabranch.events import Event, Reconfiguration, RunStarted
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.plan.plan import Plan
+from anabranch.run import start
 from tests.engines.local.failing import Doomed
 from tests.engines.local.handmade import Side, wait_until
 from tests.engines.local.rows_to_read import Rows
@@ -37,6 +39,19 @@ def test_a_stop_finishes_what_is_under_way_and_shows_it():
     assert is_prefix(run.rows)
     assert run.ends == [False]
     run.assert_gone()
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_block_that_is_left_stops_its_run(raises: bool):
+    flow = Flow("endless")
+    flow.source("rows", Rows([10], bounded=False)).sink("out", collect())
+    with suppress(ZeroDivisionError), start(flow, engine="local") as run:
+        wait_until(lambda: run.engine.rows[0] > 0)
+        assert run.is_active
+        if raises:
+            raise ZeroDivisionError
+    assert not run.is_active
+    assert not run.result().ended
 
 
 def test_several_stops_are_one():
