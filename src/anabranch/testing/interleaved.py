@@ -157,7 +157,8 @@ class _Interleaved:
         """
         replicas = (replica for run in self.active.values() for replica in run.replicas)
         everyone: list[_SourceRun | ReplicaRun] = [*self.sources.values(), *replicas]
-        for one in self.rng.sample(everyone, len(everyone)):
+        while everyone:
+            one = everyone.pop(self.rng.randrange(len(everyone)))
             choices = self._reads(one) if isinstance(one, _SourceRun) else self._works(one)
             if choices:
                 self.rng.choice(choices)()
