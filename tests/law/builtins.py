@@ -76,9 +76,11 @@ def _global(name: str, stream: Stream) -> Stream:
 
 
 def _changes(name: str, stream: Stream) -> Stream:
-    """Counts as changes into a sink and into a ranking of the latest ones."""
+    """Counts as changes into sinks, from replicas too, and into a ranking of the latest ones."""
     counts = stream.aggregate(name, key=["k", "s"], emit="changes", n=count(), total=sum("v"))
     counts.sink(f"{name}.sink", collect())
+    told = counts.map(f"{name}.told", lambda b: {"m": b["n"]}, out="m: int64", keeps=["k", "s"])
+    told.sink(f"{name}.told.sink", collect())
     ranked = counts.top_n(f"{name}.top", 3, by="n")
     return _back(name, ranked, "k", "s", "n", "total", "rank")
 

@@ -239,9 +239,12 @@ def region_edges(flow: Flow, found: tuple[Region, ...]) -> list[Edge]:
 def needs_order(flow: Flow, region: Region) -> bool:
     """Whether order has to be restored in front of a region.
 
-    A changelog is read by the last row of each key; those come from one replica, in order.
+    A changelog is read by the last row of each key. Behind the step that makes it, those come from
+    one replica, in order; behind stateless steps they come from any of their replicas.
     """
     step = flow.graph.steps[region.steps[0]]
     if step.role is Role.SINK and flow.contexts()[step.name].inputs[0].changelog is not None:
-        return False
+        before = {given.step for given in step.inputs if given is not None}
+        producers = (r for r in regions(flow) if before.intersection(r.steps))
+        return any(r.kind is RegionKind.STATELESS for r in producers)
     return region.ordered

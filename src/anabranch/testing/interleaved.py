@@ -23,8 +23,9 @@ from anabranch.graph import Role
 from anabranch.io.reader import Offsets, SourceReader
 from anabranch.operators.base import Counters
 from anabranch.plan.plan import Plan
-from anabranch.plan.regions import RegionKind, region_edges, regions
+from anabranch.plan.regions import RegionKind, needs_order, region_edges, regions
 from anabranch.state.epochs import Epochs
+from anabranch.state.gate import Gate
 from anabranch.state.positions import is_end
 from anabranch.testing.region_run import (
     LinkName,
@@ -119,6 +120,7 @@ class _Interleaved:
         self.contexts = flow.contexts()
         self.found = {r.name: r for r in regions(flow)}
         self.edges = region_edges(flow, tuple(self.found.values()))
+        self.ordered = {name: needs_order(flow, region) for name, region in self.found.items()}
         self.source_ranks = {n: rank for rank, n in enumerate(flow.names(Role.SOURCE))}
         for name in self.source_ranks:
             if not flow.graph.steps[name].body.source.bounded:
@@ -297,7 +299,8 @@ class _Interleaved:
             ]
             channel = Channel(self.flow, self.contexts, region, own, replica)
             outlet = self._outlet(name, epoch, replica)
-            replicas.append(ReplicaRun(channel, ports, incoming, self.links, outlet))
+            gate = Gate(ports, ordered=self.ordered[name])
+            replicas.append(ReplicaRun(channel, gate, incoming, self.links, outlet))
         return RegionRun(region, own, epoch, replicas)
 
     def _outlet(self, name: str, epoch: int, replica: int) -> Outlet:

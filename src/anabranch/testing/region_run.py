@@ -102,14 +102,13 @@ class ReplicaRun:
     def __init__(
         self,
         channel: Channel,
-        ports: int,
+        gate: Gate,
         incoming: list[tuple[LinkName, int]],
         links: Links,
         outlet: Outlet,
     ) -> None:
         """Ready to take deliveries."""
-        self.channel, self.outlet = channel, outlet
-        self.gate = Gate(ports, ordered=channel.region.ordered)
+        self.channel, self.gate, self.outlet = channel, gate, outlet
         self._links = links
         self._open = dict(incoming)
         for name, _ in incoming:
