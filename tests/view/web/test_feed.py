@@ -49,6 +49,19 @@ def test_a_browser_of_another_server_is_told_the_history(feed, since):
     assert (told["kind"], len(told["points"])) == ("history", 1)
 
 
+def test_news_that_cannot_be_made_says_so_and_is_made_once():
+    asked = []
+
+    def broken():
+        asked.append(1)
+        return {"rate": float("nan")}  # which JSON does not know
+
+    told = Told(1, "boot-1", broken)
+    assert "cannot be shown" in content(told)["trouble"]
+    assert told.frame().startswith(b"id: boot-1\n")
+    assert len(asked) == 1
+
+
 def test_a_browser_that_was_away_too_long_is_told_the_history(feed):
     feed.hear(small_start())
     assert feed.settle(5)

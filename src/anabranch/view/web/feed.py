@@ -45,9 +45,15 @@ class Told:
         """As a server-sent event."""
         with self._lock:
             if self._frame is None:
-                content = to_json(self._news())
-                self._frame = b"id: %b\ndata: %b\n\n" % (self._name.encode(), content)
+                self._frame = b"id: %b\ndata: %b\n\n" % (self._name.encode(), self._content())
             return self._frame
+
+    def _content(self) -> bytes:
+        """As JSON. What cannot be told is said: a browser would come back for it for ever."""
+        try:
+            return to_json(self._news())
+        except Exception as error:
+            return to_json({"kind": "lost", "trouble": f"Some news cannot be shown: {error!r}"})
 
 
 class Browser:
