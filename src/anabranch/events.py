@@ -17,10 +17,13 @@ class StepMetrics:
         step: Its name.
         rows_in: Tuples that came in.
         rows_out: Tuples that went out, over all ports.
-        busy_s: Time spent in it.
-        keys: Keys that it holds; None without state by key.
+        busy_s: Time that threads were taken up by it.
+        keys: Keys that it holds; None without state by key. When its input ends it forgets them
+            all, so what saw the end tells those that it held until then.
         skipped: Tuples dropped because its code raised, since the start.
         late: Tuples that came too late, since the start.
+        waited_s: Part of `busy_s` that it took no processor: it waited for something. At least; 0
+            where nobody can tell.
     """
 
     step: str
@@ -30,6 +33,7 @@ class StepMetrics:
     keys: int | None = None
     skipped: int = 0
     late: int = 0
+    waited_s: float = 0.0
 
     @property
     def selectivity(self) -> float | None:
@@ -51,12 +55,14 @@ class PipelineMetrics:
         steps: Its steps.
         busy_share: Part of the time that it worked.
         overhead_share: Part of the time that it worked in none of its steps.
+        waiting_share: Part of the time that a step of it waited, and took no processor.
     """
 
     region: str
     steps: tuple[str, ...]
     busy_share: float
     overhead_share: float
+    waiting_share: float = 0.0
 
 
 @dataclass(frozen=True)

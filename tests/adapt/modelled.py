@@ -98,18 +98,22 @@ class Modelled:
         alone = self.model.rate_per_s(self.whole, plan)
         slower = alone / capacity if self.dearer else 1.0
         visits = self.whole.visits
-        busy = {o.name: slower * o.cost * rate * visits[o.name] / 1e6 for o in self.whole.operators}
+        busy = {o.name: slower * o.held * rate * visits[o.name] / 1e6 for o in self.whole.operators}
+        idle = {o.name: slower * o.wait * rate * visits[o.name] / 1e6 for o in self.whole.operators}
         steps, pipelines, found = [], [], []
         for region in plan.regions:
             taken = rate * visits[region.pipelines[0][0]]
             found.append(RegionMetrics(region.region, region.replicas, taken))
             for pipeline in region.pipelines:
                 share = sum(busy[step] for step in pipeline) / region.replicas
-                pipelines.append(PipelineMetrics(region.region, pipeline, min(1.0, share), 0.0))
+                waits = sum(idle[step] for step in pipeline) / region.replicas
+                pipelines.append(
+                    PipelineMetrics(region.region, pipeline, min(1.0, share), 0.0, min(1.0, waits))
+                )
                 for step in pipeline:
                     rows = int(rate * visits[step])
                     made = int(rows * self.whole.by_name[step].selectivity)
-                    steps.append(StepMetrics(step, rows, made, busy[step]))
+                    steps.append(StepMetrics(step, rows, made, busy[step], waited_s=idle[step]))
         source = plan.sources[0].source
         return Observation(
             float(second + 1),

@@ -62,6 +62,31 @@ def test_what_the_load_no_longer_needs_is_given_back() -> None:
     assert threads(run.plan) == threads(first)
 
 
+ASKS = chain(
+    [
+        OperatorProfile("ask", 20.0, state=State.PARTITIONED, key=("bike",), wait=980.0),
+        OperatorProfile("note", 4.0, state=State.STATEFUL),
+    ],
+    unit="us",
+)
+"""A step that asks a service for each tuple: a millisecond of a thread, hardly any of a core."""
+
+
+def test_a_step_that_waits_gets_more_replicas_than_there_are_cores() -> None:
+    system = Modelled(ASKS, cores=2, offered=lambda second: 3_000.0)
+    run = tuned(system, 90)
+    assert run.plan.region("ask").replicas == 4
+    assert system.capacity(run.plan) >= 3_000.0
+
+
+def test_replicas_that_wait_for_a_service_are_not_taken_for_idle() -> None:
+    system = Modelled(ASKS, cores=2, offered=lambda second: 1_700.0)
+    busy = Plan.sequential(system.flow).with_replicas("ask", 2)
+    assert all(p.region("ask").replicas >= 2 for p in tuned(system, 300, busy).plans)
+    slack = Modelled(ASKS, cores=2, offered=lambda second: 500.0)
+    assert tuned(slack, 300, busy).plan.region("ask").replicas == 1
+
+
 def test_a_load_that_swings_within_the_band_changes_nothing() -> None:
     def swing(second: int) -> float:
         return 20_000.0 * (1.0 + (0.08 if second % 10 < 5 else -0.08))

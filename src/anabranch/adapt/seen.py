@@ -95,6 +95,13 @@ class Seen:
             for steps in self.plan.region(region).pipelines
         )
 
+    def waiting(self, region: str) -> tuple[float, ...]:
+        """Part of the time that each pipeline of a region waited, and took no core."""
+        return tuple(
+            average(each.waiting_share for each in self._pipelines(region, steps))
+            for steps in self.plan.region(region).pipelines
+        )
+
     def region_rate(self, region: str) -> float:
         """Tuples that a region takes in per second."""
         return average(each.rows_per_s for each in self._regions(region))
@@ -195,6 +202,7 @@ def _together(old: StepMetrics, new: StepMetrics) -> StepMetrics:
         new.keys,
         new.skipped,
         new.late,
+        old.waited_s + new.waited_s,
     )
 
 

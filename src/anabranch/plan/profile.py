@@ -48,6 +48,8 @@ class OperatorProfile:
         cost_p99: Time per tuple that 99 in a hundred calls did not exceed; None if unknown.
         keys: Distinct keys that were seen; None if unknown.
         hottest_key_share: Part of the tuples that the most frequent key has; None if unknown.
+        wait: Further time per tuple that a thread is taken and no core is: it waits for a service.
+            Told by live measurements; profiles of files count it as cost.
     """
 
     name: str
@@ -62,6 +64,12 @@ class OperatorProfile:
     cost_p99: float | None = None
     keys: int | None = None
     hottest_key_share: float | None = None
+    wait: float = 0.0
+
+    @property
+    def held(self) -> float:
+        """Time per tuple that a thread is taken up by it."""
+        return self.cost + self.wait
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,44 @@ def test_busy_shares_and_rates_are_those_of_the_period_alone(watched: Any):
     assert shown(5.0, 100, cpu_s=0.4) == pytest.approx((0.1, 50.0))
 
 
+def test_a_step_that_waits_is_busy_and_takes_no_processor(
+    watched: Any, monkeypatch: pytest.MonkeyPatch
+):
+    profiler, plan = watched
+    replica = probe(profiler, plan, "count")
+    monkeypatch.setattr("time.process_time", lambda: profiler._process_s + 0.3)
+    replica.work("count", 10, 10, cpu_s=0.1)
+    replica.held["count"] += 0.9  # 0.1 at work; where others work 0.2, that is 0.025 for its turn
+    seen = profiler.look(1.0, plan, written=0)
+    pipeline = next(each for each in seen.pipelines if each.region == "count")
+    assert seen.step("count").waited_s == pytest.approx(0.775)
+    assert seen.step("count").busy_s == pytest.approx(0.875)
+    assert (pipeline.busy_share, pipeline.waiting_share) == pytest.approx((0.4375, 0.3875))
+    assert seen.times.compute_s == pytest.approx(0.1)
+
+
+def test_a_step_that_waits_for_its_turn_alone_does_not_wait(
+    watched: Any, monkeypatch: pytest.MonkeyPatch
+):
+    profiler, plan = watched
+    replica = probe(profiler, plan, "count")
+    monkeypatch.setattr("time.process_time", lambda: profiler._process_s + 2.0)
+    replica.work("count", 10, 10, cpu_s=0.3)
+    replica.held["count"] += 1.0
+    seen = profiler.look(1.0, plan, written=0).step("count")
+    assert (seen.busy_s, seen.waited_s) == pytest.approx((0.3, 0.0))
+
+
+def test_a_call_under_way_counts_up_to_now(monkeypatch: pytest.MonkeyPatch):
+    clock = iter([10.0, 13.0, 14.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+    asked = Probe("count", ("count",), 0)
+    asked.begin()
+    assert asked.held_s() == {"count": 3.0}
+    asked.end_step("count")
+    assert asked.held_s() == {"count": 4.0}
+
+
 def test_a_look_without_time_in_between_divides_by_nothing(watched: Any):
     profiler, plan = watched
     profiler.look(1.0, plan, written=0)

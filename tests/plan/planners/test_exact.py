@@ -45,6 +45,24 @@ def test_exact_is_what_enumeration_finds_on_chains(block: int):
         assert exact(problem).throughput == pytest.approx(best, rel=1e-9), seed
 
 
+def test_exact_is_what_enumeration_finds_where_operators_wait():
+    for seed in range(100):
+        rng, problem = np.random.default_rng(seed), drawn(seed)
+        waits = rng.choice([0.0, 50.0, 400.0], len(problem.profile.operators))
+        pairs = zip(problem.profile.operators, waits, strict=True)
+        operators = tuple(replace(operator, wait=float(wait)) for operator, wait in pairs)
+        waiting = replace(problem, profile=replace(problem.profile, operators=operators))
+        best = exhaustive(waiting).throughput
+        assert exact(waiting).throughput == pytest.approx(best, rel=1e-9), seed
+
+
+def test_a_wait_takes_threads_and_no_cores():
+    asks = chain([OperatorProfile("ask", 1.0, wait=9.0)])
+    found = exact(Problem(asks, Machine.of_cores(2), threads=8))
+    assert (found.regions[0].replicas, found.throughput) == (8, pytest.approx(0.8))
+    assert found.utilization == pytest.approx(0.8)
+
+
 def test_exact_is_what_enumeration_finds_on_graphs():
     for seed in range(150):
         problem = drawn(seed, graph=True)

@@ -163,7 +163,7 @@ class Auto:
 def work_changed(before: Seen, after: Seen) -> bool:
     """Whether a tuple takes another time than before, so that rates do not compare."""
     profiles = measured_profile(before), measured_profile(after)
-    works = [profile.work for profile in profiles if profile is not None]
+    works = [sum(p.visits[o.name] * o.held for o in p.operators) for p in profiles if p is not None]
     return len(works) == 2 and far(works[0], works[1], LOAD_CHANGE)
 
 

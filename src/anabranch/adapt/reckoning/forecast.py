@@ -164,7 +164,12 @@ class Forecast:
         steps = self.seen.topology.region
         dearer = {s: spread.dearer for r, spread in self.spreads.items() for s in steps(r).steps}
         return tuple(
-            replace(o, cost=o.cost / dearer.get(o.name, 1.0)) for o in self.profile.operators
+            replace(
+                o,
+                cost=o.cost / dearer.get(o.name, 1.0),
+                wait=o.wait / dearer.get(o.name, 1.0),
+            )
+            for o in self.profile.operators
         )
 
 
@@ -189,7 +194,9 @@ def used_share(seen: Seen) -> float:
     shares += [(s.replicas, seen.reading) for s in seen.plan.sources]
     busiest = max((share for _, share in shares), default=0.0)
     hottest = max((seen.hottest_replica(r.region) for r in seen.plan.regions), default=0.0)
-    spread = sum(replicas * share for replicas, share in shares) / seen.limits.cores
+    waiting = sum(r.replicas * share for r in seen.plan.regions for share in seen.waiting(r.region))
+    working = sum(replicas * share for replicas, share in shares) - waiting
+    spread = working / seen.limits.cores
     return min(1.0, max(busiest, hottest, spread))
 
 

@@ -1,8 +1,8 @@
 """A profile from what was seen: true costs of steps, measured while they worked.
 
-Time that a step waits does not count, so its cost does not depend on the load (DS2 calls the
-inverse its true rate). Tuples of the sources are counted together: the profile takes one in,
-whoever read it.
+Time that a step waits for tuples does not count, so its cost does not depend on the load (DS2 calls
+the inverse its true rate). That it waits for something else takes a thread, and no core. Tuples of
+the sources are counted together: the profile takes one in, whoever read it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def measured_profile(seen: Seen) -> Profile | None:
             operators.append(_operator(seen, name))
     for ends in seen.topology.streams:
         streams.append(StreamProfile(*ends, _selectivity(seen, *ends)))
-    if not any(o.cost > 0 for o in operators):
+    if not any(o.held > 0 for o in operators):
         return None
     overheads = Overheads(_handover_us(seen))
     return Profile(tuple(operators), tuple(streams), overheads, UNIT, app=seen.plan.flow)
@@ -69,10 +69,13 @@ def _operator(seen: Seen, name: str) -> OperatorProfile:
     sink = step.role is Role.SINK
     state = State.STATEFUL if sink else State(step.body.state.value)
     key = () if sink or state is not State.PARTITIONED else tuple(step.body.key)
-    cost = (metrics.cost_us or 0.0) if metrics else 0.0
+    held = (metrics.cost_us or 0.0) if metrics else 0.0
+    wait = metrics.waited_s * 1e6 / metrics.rows_in if metrics and metrics.rows_in else 0.0
     passed = 0.0 if sink or metrics is None else (metrics.selectivity or 0.0)
     keys = metrics.keys if metrics else None
-    return OperatorProfile(name, cost, passed, state, key, keys=keys or None)
+    return OperatorProfile(
+        name, max(0.0, held - wait), passed, state, key, keys=keys or None, wait=wait
+    )
 
 
 def _selectivity(seen: Seen, producer: str, consumer: str) -> float:

@@ -2,10 +2,15 @@
 
 Counts and processor seconds come from probes, queue lengths from samples in between. Every value is
 that of its second; whoever looks at several of them averages (`adapt/seen.py`).
+
+A step that waits for a service takes its thread and no processor. A thread that stands in a step
+without a processor may also wait for its turn; how long that takes follows from how much the other
+threads of the process work. What is beyond that it waited for something else.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +41,12 @@ class Tally:
     cpu_s: float = 0.0
     rows_in: int = 0
     rows_out: int = 0
+    waited_s: float = 0.0
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds that threads were taken up."""
+        return self.cpu_s + self.waited_s
 
 
 @dataclass
@@ -43,7 +54,7 @@ class _Done:
     """What was done between two looks.
 
     Attributes:
-        threads: Processor seconds by region, pipeline and replica.
+        threads: Busy seconds by region, pipeline and replica.
         steps: By step.
     """
 
@@ -51,11 +62,11 @@ class _Done:
     steps: defaultdict[str, Tally]
 
     def pipeline_s(self, region: str, pipeline: tuple[str, ...]) -> float:
-        """Processor seconds of a pipeline, over all replicas."""
+        """Busy seconds of a pipeline, over all replicas."""
         return sum(s for (r, p, _), s in self.threads.items() if (r, p) == (region, pipeline))
 
     def replica_s(self, region: str, replica: int) -> float:
-        """Processor seconds of a replica's busiest thread."""
+        """Busy seconds of a replica's busiest thread."""
         known = [s for (r, _, n), s in self.threads.items() if (r, n) == (region, replica)]
         return max(known, default=0.0)
 
@@ -66,6 +77,7 @@ class _Reading:
 
     cpu_s: float = 0.0
     steps: dict[str, tuple[float, int, int]] = field(default_factory=dict)
+    held: dict[str, float] = field(default_factory=dict)
 
 
 class Profiler:
@@ -88,7 +100,8 @@ class Profiler:
         self._queues: dict[str, list[tuple[int, int]]] = defaultdict(list)
         shared = (run.region for run in regions if run.region.kind is RegionKind.SHARED)
         self._shared = {step for region in shared for step in region.steps}
-        self._written = 0
+        self._readers = {run.name for run in sources}
+        self._written, self._process_s = 0, time.process_time()
         self.number = 0
         self.looked_s = 0.0
 
@@ -105,7 +118,7 @@ class Profiler:
         """What happened since the last look; `written` tuples have come to the sinks so far."""
         elapsed_s = max(at_s - self.looked_s, 1e-9)
         self.looked_s = at_s
-        done = self._read_probes()
+        done = self._read_probes(elapsed_s)
         steps = done.steps
         p50, p99, p999 = self._latencies.look((0.5, 0.99, 0.999))
         sources = tuple(self._source_metrics(run, plan, done, elapsed_s) for run in self._sources)
@@ -127,14 +140,16 @@ class Profiler:
         self.number += 1
         return seen
 
-    def _read_probes(self) -> _Done:
-        """What was done since the last look."""
+    def _read_probes(self, elapsed_s: float) -> _Done:
+        """What was done since the last look, so many seconds ago."""
         found = _Done(defaultdict(float), defaultdict(Tally))
         steps = found.steps
+        process_s, before_s = time.process_time(), self._process_s
+        self._process_s = process_s
         for probe, before in list(self._readings.items()):
             ended = probe.ended  # before the last look at it
             done = {s: (probe.cpu[s], probe.rows[s][0], probe.rows[s][1]) for s in probe.steps}
-            now = _Reading(probe.cpu_s(), done)
+            now = _Reading(probe.cpu_s(), done, probe.held_s())
             if ended:
                 del self._readings[probe]
             else:
@@ -148,6 +163,12 @@ class Profiler:
                 seen = steps[step].rows_in
                 steps[step].rows_in = max(seen, came) if step in self._shared else seen + came
                 steps[step].rows_out += rows_out - old[2]
+            if probe.region in self._readers:
+                continue  # a reader that waits has nothing to read
+            waits = _waits(before, now, process_s - before_s, elapsed_s)
+            for step, waited_s in waits.items():
+                steps[step].waited_s += waited_s
+                found.threads[probe.region, probe.steps, probe.replica] += waited_s
         return found
 
     def _source_metrics(
@@ -175,10 +196,11 @@ class Profiler:
                         step,
                         tally.rows_in,
                         tally.rows_out,
-                        tally.cpu_s,
+                        tally.busy_s,
                         keys.get(step),
                         lost.skipped,
                         lost.late,
+                        tally.waited_s,
                     )
                 )
         return tuple(found)
@@ -191,9 +213,16 @@ class Profiler:
             for pipeline in region.pipelines:
                 whole_s = elapsed_s * region.replicas
                 busy = min(1.0, done.pipeline_s(region.region, pipeline) / whole_s)
-                working = sum(done.steps[step].cpu_s for step in pipeline) / whole_s
+                working = sum(done.steps[step].busy_s for step in pipeline) / whole_s
+                waiting = sum(done.steps[step].waited_s for step in pipeline) / whole_s
                 found.append(
-                    PipelineMetrics(region.region, pipeline, busy, max(0.0, busy - working))
+                    PipelineMetrics(
+                        region.region,
+                        pipeline,
+                        busy,
+                        max(0.0, busy - working),
+                        min(busy, waiting),
+                    )
                 )
         return tuple(found)
 
@@ -236,3 +265,35 @@ class Profiler:
             state_s=0.0,
             sink_s=sum(steps[name].cpu_s for name in sinks),
         )
+
+
+def _waits(before: _Reading, now: _Reading, process_s: float, elapsed_s: float) -> dict[str, float]:
+    """How long each step of a thread waited for something else than its turn.
+
+    Args:
+        before: What was read at the last look.
+        now: What was read at this one.
+        process_s: Processor seconds of the whole process in between.
+        elapsed_s: Seconds in between.
+    """
+    idle = {}
+    for step, held_s in now.held.items():
+        cpu_s = now.steps[step][0] - before.steps.get(step, (0.0, 0, 0))[0]
+        idle[step] = max(0.0, held_s - before.held.get(step, 0.0) - cpu_s)
+    all_s, own_s = sum(idle.values()), now.cpu_s - before.cpu_s
+    queued_s = turns_s(own_s, max(0.0, process_s - own_s), elapsed_s)
+    return {step: s * max(0.0, 1 - queued_s / all_s) for step, s in idle.items() if s > 0}
+
+
+def turns_s(own_s: float, others_s: float, elapsed_s: float) -> float:
+    """How long a thread waits until it is its turn, where others work so much beside it.
+
+    A processor (or the interpreter) that others take a part of serves slower by that part, and
+    nobody waits longer than the others work.
+
+    Example:
+        >>> turns_s(0.5, 0.5, 1.0), turns_s(0.25, 1.5, 1.0), turns_s(0.01, 0.5, 1.0)
+        (0.5, 1.5, 0.01)
+    """
+    taken = others_s / elapsed_s
+    return others_s if taken >= 1 else min(others_s, own_s * taken / (1 - taken))

@@ -94,7 +94,8 @@ def region_times(profile: Profile, region: RegionChoice) -> RegionTimes:
     needs = pipeline_times(profile, region.pipelines)
     slowest = max(reversed(range(len(needs))), key=lambda number: needs[number])
     turn = switching + ordering + needs[slowest] / speedup(profile, region)
-    return RegionTimes(region, visits * turn, visits * (switching + ordering + sum(needs)), slowest)
+    working = sum(needs) - waiting(profile, region.operators)
+    return RegionTimes(region, visits * turn, visits * (switching + ordering + working), slowest)
 
 
 def pipeline_times(profile: Profile, pipelines: Sequence[Sequence[str]]) -> list[float]:
@@ -105,12 +106,28 @@ def pipeline_times(profile: Profile, pipelines: Sequence[Sequence[str]]) -> list
     for number, pipeline in enumerate(pipelines):
         time = delta * arriving if number > 0 else 0.0
         for name in pipeline:
-            time += arriving * profile.by_name[name].cost
+            time += arriving * profile.by_name[name].held
             arriving *= selectivity(profile, name)
         if number < len(pipelines) - 1:
             time += delta * arriving
         times.append(time)
     return times
+
+
+def waiting(profile: Profile, steps: Sequence[str]) -> float:
+    """Time per tuple into a run that its threads are taken and no core is.
+
+    Example:
+        >>> from anabranch.plan.profile import OperatorProfile, chain
+        >>> cut = OperatorProfile("cut", 1.0, selectivity=3.0)
+        >>> waiting(chain([cut, OperatorProfile("ask", 1.0, wait=5.0)]), ["cut", "ask"])
+        15.0
+    """
+    time, arriving = 0.0, 1.0
+    for name in steps:
+        time += arriving * profile.by_name[name].wait
+        arriving *= selectivity(profile, name)
+    return time
 
 
 def selectivity(profile: Profile, name: str) -> float:

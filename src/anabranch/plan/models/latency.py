@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 
 from anabranch.plan.answer import RegionChoice, kind_of
-from anabranch.plan.models.fission import pipeline_times, region_times, speedup
+from anabranch.plan.models.fission import pipeline_times, region_times, speedup, waiting
 from anabranch.plan.profile import OperatorProfile, Profile, State
 
 P99_SIGMAS = 2.326
@@ -141,8 +141,10 @@ def _region(
 ) -> RegionLatency:
     members = [profile.by_name[name] for name in region.operators]
     times = region_times(profile, region)
-    whole = profile.visits[region.operators[0]] * sum(pipeline_times(profile, region.pipelines))
-    handed_on = times.work - whole  # threads and replicas take that for each other
+    visits = profile.visits[region.operators[0]]
+    whole = visits * sum(pipeline_times(profile, region.pipelines))
+    # Threads and replicas take that for each other.
+    handed_on = times.work + visits * waiting(profile, region.operators) - whole
     if kind_of(members) in (State.PARTITIONED, State.SHARED):
         whole /= speedup(profile, region)  # each replica works on its part of the jumbo tuple
     work, varies = batch_rows * (whole + handed_on), _variation(profile, members)

@@ -18,7 +18,14 @@ from dataclasses import dataclass, replace
 from math import log2
 
 from anabranch.plan.answer import RegionChoice, kind_of
-from anabranch.plan.models.fission import Estimate, RegionTimes, pipeline_times, speedup, together
+from anabranch.plan.models.fission import (
+    Estimate,
+    RegionTimes,
+    pipeline_times,
+    speedup,
+    together,
+    waiting,
+)
 from anabranch.plan.profile import NANOSECONDS, Overheads, Profile, State
 
 
@@ -73,9 +80,8 @@ def _region_times(profile: Profile, region: RegionChoice, costs: LocalCosts) -> 
     turns = [own[n] + need / sharing for n, need in enumerate(needs)]
     slowest = max(reversed(range(len(turns))), key=lambda number: turns[number])
     switching = sum(ways) * handover * (region.replicas if keyed else 1)
-    return RegionTimes(
-        region, turns[slowest] + ordering, sum(needs) + switching + ordering, slowest
-    )
+    working = sum(needs) - visits * waiting(profile, region.operators)
+    return RegionTimes(region, turns[slowest] + ordering, working + switching + ordering, slowest)
 
 
 def _ways(profile: Profile, region: RegionChoice) -> list[int]:

@@ -15,7 +15,7 @@ from math import log2
 from typing import NamedTuple
 
 from anabranch.plan.answer import RegionChoice, most_replicas, most_speedup
-from anabranch.plan.models.fission import crossings, pipeline_times, selectivity
+from anabranch.plan.models.fission import crossings, pipeline_times, selectivity, waiting
 from anabranch.plan.profile import Profile
 
 
@@ -61,7 +61,7 @@ def options(
     bound = most_replicas(members) if replicas else 1
     fastest = most_speedup(members)
     switching = overheads.thread_switch * crossings(profile, RegionChoice((tuple(run),)))
-    visits = profile.visits[run[0]]
+    visits, idle = profile.visits[run[0]], waiting(profile, run)
     found: list[Option] = []
     for cutting in cuttings:
         most = threads // cutting.pieces
@@ -72,7 +72,7 @@ def options(
             if turn >= shortest:
                 break  # the turn falls up to one number of replicas, and rises from there on
             shortest = turn
-            work = visits * (fixed + cutting.total)
+            work = visits * (fixed + cutting.total - idle)
             pipelines = _pieces(run, cutting.ends)
             found.append(Option(turn, work, copies * cutting.pieces, pipelines, copies))
     return found
@@ -97,7 +97,7 @@ def cuttings(profile: Profile, run: Sequence[str], several: bool) -> dict[int, l
     arriving = [1.0]
     costs = [0.0]  # of all operators in front of a place, per tuple that comes into the run
     for name in run:
-        costs.append(costs[-1] + arriving[-1] * profile.by_name[name].cost)
+        costs.append(costs[-1] + arriving[-1] * profile.by_name[name].held)
         arriving.append(arriving[-1] * selectivity(profile, name))
     open_ways: list[list[Cutting]] = [[Cutting(0, 0.0, 0.0, ())]]  # another pipeline follows
     closed: dict[int, list[Cutting]] = {}
