@@ -224,7 +224,7 @@ def test_an_unknown_app_on_the_command_line():
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: step 'wrod-count': expected an application among")
+    assert done.stderr.startswith("error: step 'wrod-count': expected an application, got")
     assert "see `anabranch apps`" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -133,7 +133,7 @@ def test_an_application_is_told_of_with_what_its_files_need(command_line):
     told = command_line("apps", "spike-detection").out
     assert "  ts      timestamp[us], may be empty or missing\n" in told
     refused = command_line("apps", "fincance")
-    assert (refused.code, "an application among" in refused.err) == (2, True)
+    assert (refused.code, "expected an application, got" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])

@@ -21,6 +21,7 @@ from anabranch.cli.watching import Watchers
 from anabranch.engines.handle import Result
 from anabranch.engines.spark.java import ensure_java
 from anabranch.errors import OperatorError
+from anabranch.graph import Role
 from anabranch.io.read_back import read_back
 from anabranch.plan.plan import Plan
 from tests.engines.spark.conftest import spark
@@ -54,7 +55,7 @@ class FakeRun:
         self.flow, self.options, self._end = flow, options, end
         self.seconds: float | None = None
         self.stopped = False
-        for name in flow.names(anabranch.cli.running.Role.SINK):
+        for name in flow.names(Role.SINK):
             flow.graph.steps[name].body.sink.open(flow.contexts()[name].inputs[0].schema, -1)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
@@ -90,7 +91,7 @@ def started(monkeypatch):
 
 
 REFUSED = {
-    ("word-cuont",): "expected an application among ['word-count'",
+    ("word-cuont",): "got 'word-cuont'; did you mean word-count?",
     (
         "word-count",
         "--engine",

@@ -8,6 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from anabranch.apps import word_count
 from anabranch.cli import simulating
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.errors import AnabranchError, PlanError, UnknownNameError
@@ -122,3 +123,30 @@ def test_bad_files_are_errors_that_people_can_mend(file, option, data, error):
 def test_files_that_are_missing_are_named(file, tmp_path):
     with pytest.raises(UnknownNameError, match="nowhere"):
         simulate(file("p.json", PROFILE), "--scenario", str(tmp_path / "nowhere.json"))
+
+
+def test_readers_are_in_the_table_of_who_is_busy_as_well(file):
+    of_flow = {
+        "unit": "us",
+        "operators": [
+            {"name": "lines", "cost": 2},
+            {"name": "split", "cost": 1},
+            {"name": "count.combine", "cost": 1},
+            {"name": "count", "cost": 1, "state": "partitioned", "key": ["word"]},
+            {"name": "out", "cost": 1, "state": "stateful"},
+        ],
+    }
+    plan = Plan.sequential(word_count.build()).with_source("lines", replicas=2)
+    arguments = ["--profile", file("p.json", of_flow), "--plan", file("plan.json", plan.to_json())]
+    out = simulate("word-count", *arguments, "--machine", "cores=8", "--seconds", "2")
+    table = out.partition("pipeline\n")[2].splitlines()
+    names = [line.split("  ")[-1] for line in table]
+    assert names == ["source lines", "split · count.combine", "count", "out"]
+    busy, replicas = table[0].split()[:2]
+    assert replicas == "2"
+    assert 0 < float(busy.rstrip("%")) <= 100
+
+
+def test_a_source_of_a_profile_is_there_once(file):
+    out = simulate(file("p.json", PROFILE), "--plan", file("a.json", ANSWER), "--seconds", "1")
+    assert out.count("parse") == 1

@@ -93,7 +93,7 @@ def test_page_and_metrics_are_there_while_it_runs_and_gone_afterwards(command_li
     def waited(handle, seconds):
         finished = wait(handle, seconds)
         for name, url in addresses.items():
-            texts[name] = urlopen(url, timeout=5).read().decode()
+            texts[name] = urlopen(url, timeout=30).read().decode()
         told.set()
         return finished
 
@@ -112,7 +112,7 @@ def test_page_and_metrics_are_there_while_it_runs_and_gone_afterwards(command_li
     assert 'anabranch_read_rows_total{flow="word-count",source="lines"} 3000.0' in texts["metrics"]
     for url in addresses.values():
         with pytest.raises(OSError, match="refused"):
-            urlopen(url, timeout=5)
+            urlopen(url, timeout=30)
 
 
 def test_a_page_that_goes_with_its_run_says_how_to_see_it_again(command_line, tmp_path):
@@ -132,7 +132,7 @@ def test_a_page_may_be_told_to_change_nothing():
             headers = {"Content-Type": "application/json", "X-Anabranch": "1"}
             asked = Request(url, b'{"paused": true}', headers)
             with pytest.raises(HTTPError) as refused:
-                urlopen(asked, timeout=5)
+                urlopen(asked, timeout=30)
         assert refused.value.code == status
         refused.value.close()
 

@@ -15,7 +15,9 @@ from anabranch.cli import cli
 INTRODUCTION = """# Command line
 
 Every command of `anabranch`, from its own help. `APP` is an [application](../apps/index.md) that
-comes with the library, or `module:name`, a flow of yours or a function that builds one.
+comes with the library, or `module:name` or `path/to/file.py:name`, a flow of yours or a function
+that builds one. A command ends with 0 if all went well, 1 if a run failed or a check found a
+difference, 2 if the input was wrong, 130 after Ctrl-C and 143 after SIGTERM.
 """
 
 

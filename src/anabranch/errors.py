@@ -76,6 +76,16 @@ class DeterminismError(AnabranchError):
     """A flow's output depends on how it was run."""
 
 
+def in_words(error: BaseException | None) -> str:
+    """What an error says, or at least what it is; "" where there is none.
+
+    Example:
+        >>> in_words(ValueError("no")), in_words(AssertionError()), in_words(None)
+        ('no', 'AssertionError', '')
+    """
+    return "" if error is None else str(error) or type(error).__name__
+
+
 @contextmanager
 def naming(step: str) -> Iterator[None]:
     """Let build errors name the step the user wrote, not the function that makes its operator.

@@ -20,7 +20,7 @@ from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.measuring.profiling import profile_flow
 from anabranch.engines.registry import Simulated, engine_of
 from anabranch.errors import BuildError
-from anabranch.flow import Flow
+from anabranch.flow import Flow, Stream
 from anabranch.plan.for_flow import as_plan, problem_for
 from anabranch.plan.machine import Machine, with_overheads
 from anabranch.plan.plan import Plan
@@ -65,6 +65,7 @@ def start(
             does the run no harm: the first time is noted in the journal.
     """
     # Validate: whatever can be said without running is said now.
+    _require_flow(flow)
     flow.resolve()
     if plan is not None:
         plan.validate(flow)
@@ -103,6 +104,7 @@ def plan(
             where it costs nothing.
         threads: The most threads; twice the cores and one per region when left out.
     """
+    _require_flow(flow)
     if all(wish is None for wish in (planner, profile, machine, threads)):
         return Plan.sequential(flow)
     place = machine or Machine.of_cores(len(usable_cpus()))
@@ -134,4 +136,16 @@ def rollback(flow: Flow, checkpoint: str | os.PathLike[str], version: int) -> No
     For recovery by hand, while no run uses the checkpoint: an error about a damaged file says which
     version is whole. Output of later versions goes when that run opens its sinks.
     """
+    _require_flow(flow)
     Checkpoint.open(checkpoint, flow).rollback(version)
+
+
+def _require_flow(flow: object) -> None:
+    if isinstance(flow, Flow):
+        return
+    remedy = "build one with ab.Flow(name), and pass that"
+    if isinstance(flow, Stream):
+        remedy = "pass the flow that the stream belongs to"
+    elif callable(flow):
+        remedy = "call the function that builds it"
+    raise BuildError("run", "a Flow", f"{type(flow).__name__} {flow!r:.80}", remedy)

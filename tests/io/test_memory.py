@@ -92,9 +92,9 @@ def test_it_is_bounded_ordered_and_unpaced():
     ("rows", "schema", "beats", "message"),
     [
         ([], None, None, "pass schema="),
-        ([{"x": "a"}], pa.schema([("x", pa.int64())]), None, "rows that fit x: int64"),
+        ([{"x": "a"}], "x: int64", None, "values of int64 in column 'x', got 'a' in row 0"),
         ([{"y": 1}], pa.schema([("x", pa.int64())]), None, r"columns \['x'\], got 'y'"),
-        (TABLE, pa.schema([("x", pa.int64())]), None, "rows that fit x: int64"),
+        (TABLE, pa.schema([("x", pa.int64())]), None, "a column 'x', got .*leave it out"),
         ([{"t": 1}], None, {2: 1}, "heartbeats at 0 to 1, got one at 2"),
         ([{"t": 1}], None, {0: 5, 1: 4}, "4 at 1 after 5"),
     ],

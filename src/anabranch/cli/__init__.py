@@ -19,7 +19,9 @@ from anabranch.cli import (
     viewing,
     writing,
 )
-from anabranch.cli.outcomes import INTERRUPTED, WRONG_INPUT
+from anabranch.cli.outcomes import WRONG_INPUT
+from anabranch.cli.stopping import STOPS, code_of, terminable
+from anabranch.cli.telling import tell
 from anabranch.cli.watching import with_ports
 from anabranch.errors import AnabranchError
 from anabranch.reproduce import command as reproducing
@@ -52,9 +54,10 @@ for group in (
 def main() -> None:
     """Run the command line; what the user can mend is a line on stderr, not a traceback."""
     try:
-        cli(args=with_ports(sys.argv[1:]))
+        with terminable():
+            cli(args=with_ports(sys.argv[1:]))
     except AnabranchError as error:
-        typer.echo(f"error: {error}", err=True)
+        tell(error)
         sys.exit(WRONG_INPUT)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+    except STOPS as stop:
+        sys.exit(code_of(stop))

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from anabranch.apps import app
+from anabranch.apps import APPS, App
+from anabranch.cli.own_flows import built, is_file, own_flow
 from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
 
-AppName = Annotated[str, typer.Argument(metavar="APP", help="An application, or module:flow.")]
+AppName = Annotated[
+    str, typer.Argument(metavar="APP", help="An application, module:flow or file.py:flow.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -39,7 +41,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object, nothing e
 def find_flow(
     name: str, input: Sequence[str] = (), endless: bool = False, settings: Sequence[str] = ()
 ) -> Flow:
-    """A built-in application, or `module:attribute` — a Flow or a function that builds one.
+    """A built-in application, or what `module:attribute` or `file.py:attribute` names.
 
     Args:
         name: What the user typed.
@@ -47,13 +49,28 @@ def find_flow(
         endless: Whether generated data shall have no end, because something else ends the run.
         settings: Arguments of the function that builds it, as NAME=VALUE.
     """
-    if ":" in name:
-        return find_own(name, input, settings)
-    chosen = app(name)
+    if ":" in name or is_file(name):
+        found, known = own_flow(name)
+        return built(name, found, arguments(name, known, input, settings))
+    chosen = find_app(name)
     given = arguments(name, chosen.parameters, input, settings)
     if endless and not input and "rows" in chosen.parameters:
         given.setdefault("rows", None)
     return chosen.build(**given)
+
+
+def find_app(name: str) -> App:
+    """A built-in application; one of nearly that name is offered instead of all of them."""
+    if name in APPS:
+        return APPS[name]
+    close = get_close_matches(name, APPS, n=1)
+    raise UnknownNameError(
+        name,
+        "an application",
+        repr(name),
+        "".join(f"did you mean {each}? " for each in close)
+        + "see `anabranch apps`, or give your own flow as module:flow or file.py:flow",
+    )
 
 
 def arguments(
@@ -128,46 +145,6 @@ def files_of(input: Sequence[str]) -> Any:
             by_source.setdefault(source, []).append(path)
         return by_source
     return input[0] if len(input) == 1 else list(input)
-
-
-def find_own(name: str, input: Sequence[str] = (), settings: Sequence[str] = ()) -> Flow:
-    """What `module:attribute` names: a Flow, or what a function of that name builds."""
-    module_name, _, attribute = name.partition(":")
-    if not module_name:
-        raise UnknownNameError(name, "module:flow", repr(name), "name the module before the colon")
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # the user's own module lies where they stand
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
-            raise
-        raise UnknownNameError(
-            name,
-            "a module that can be imported",
-            repr(module_name),
-            "run from the folder that holds it, or install it",
-        ) from error
-    found = getattr(module, attribute, None)
-    known = inspect.signature(found).parameters if callable(found) else {}
-    given = {} if found is None else arguments(name, known, input, settings)
-    if callable(found):
-        try:
-            inspect.signature(found).bind(**given)
-        except TypeError as error:
-            raise UnknownNameError(
-                name, "a function without required arguments", str(error), "give them defaults"
-            ) from error
-        found = found(**given)
-    if not isinstance(found, Flow):
-        flows = sorted(n for n, value in vars(module).items() if isinstance(value, Flow))
-        raise UnknownNameError(
-            name,
-            f"a Flow, or a function that builds one, called {attribute!r} in {module_name}",
-            "nothing of that name" if found is None else type(found).__name__,
-            f"there is {', '.join(flows)}" if flows else "define one there",
-        )
-    return found
 
 
 def read_plan(file: Path) -> Plan:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anabranch.cli.finding import Inputs, Settings, find_flow
+from anabranch.cli.finding import AppName, Inputs, Settings, find_flow
 from anabranch.cli.plotting import Plot, profile_plot, require_plots, write_picture
 from anabranch.engines.measuring.calibration import REPEATS, Calibrated, this_machine
 from anabranch.engines.measuring.calibration_spark import fit, overheads
@@ -45,7 +45,7 @@ def register(cli: typer.Typer) -> None:
 
 
 def profile_app(
-    name: Annotated[str, typer.Argument(metavar="APP", help="An application, or module:flow.")],
+    name: AppName,
     rows: Annotated[
         int | None,
         typer.Option(min=1, help="Rows of each source; a dozen jumbo tuples when left out."),

@@ -12,6 +12,7 @@ import typer
 
 from anabranch.apps import APPS
 from anabranch.cli.finding import AsJson, find_flow, read_plan, read_text
+from anabranch.cli.own_flows import is_file
 from anabranch.cli.plotting import Plot, compare_plot, require_plots, write_picture
 from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.registry import require_results
@@ -33,7 +34,9 @@ DEFAULT_PLANNER = "exact"
 
 Target = Annotated[
     str,
-    typer.Argument(metavar="PROFILE.json|APP", help="A profile, an application, or module:flow."),
+    typer.Argument(
+        metavar="PROFILE.json|APP", help="A profile, an application, module:flow or file.py:flow."
+    ),
 ]
 MachineName = Annotated[
     str | None,
@@ -182,7 +185,7 @@ def as_object(profile: Profile, compared: Compared) -> dict[str, Any]:
 
 def is_profile(target: str) -> bool:
     """Whether a file is meant, not an application."""
-    known = target in APPS or ":" in target
+    known = target in APPS or ":" in target or is_file(target)
     return target.endswith(".json") or (not known and Path(target).is_file())
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.finding import AsJson
-from anabranch.cli.outcomes import INTERRUPTED
+from anabranch.cli.stopping import STOPS, code_of
 from anabranch.io.files import files
 from anabranch.io.pacing import Steps
 from anabranch.io.redis_client import StreamClient
@@ -57,17 +57,17 @@ def replay_files(
     replay = Replay(
         files(paths), client, pace, format=format, field=field, repeat=repeat, keep=keep
     )
-    interrupted = False
+    stopped = 0
     try:
         replay.run(rows, seconds)
-    except KeyboardInterrupt:
-        interrupted = True
+    except STOPS as stop:
+        stopped = code_of(stop)
     if end:
         replay.end()
     told = replay.outcome()
     typer.echo(json.dumps(as_object(told)) if as_json else in_words(stream, told))
-    if interrupted:
-        raise typer.Exit(INTERRUPTED)
+    if stopped:
+        raise typer.Exit(stopped)
 
 
 def in_words(stream: str, told: Replayed) -> str:

@@ -11,15 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow as pa
 import typer
 from rich.console import Console
 
 from anabranch.adapt.registry import POLICIES
-from anabranch.apps import APPS
 from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow, read_plan
-from anabranch.cli.outcomes import INTERRUPTED, WRONG_RESULT
+from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.cli.planning import find_machine
+from anabranch.cli.results import found, places
+from anabranch.cli.stopping import STOPS, again, code_of
+from anabranch.cli.telling import tell
 from anabranch.cli.watching import (
     Address,
     DashboardPort,
@@ -33,11 +34,7 @@ from anabranch.cli.watching import (
 )
 from anabranch.engines.handle import Run
 from anabranch.errors import AnabranchError, UnknownNameError
-from anabranch.flow import Flow
-from anabranch.graph import Role
 from anabranch.io import parquet
-from anabranch.io.collect import CollectSink
-from anabranch.io.read_back import read_back
 from anabranch.run import rollback, start
 from anabranch.view.outcome import as_object, in_words
 from anabranch.view.progress import Progress
@@ -79,6 +76,9 @@ def run_app(
         Path | None,
         typer.Option(help="A folder for the results, as Parquet; one in it for each of several."),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="For --out: replace what an earlier run wrote.")
+    ] = False,
     checkpoint: Annotated[
         str | None, typer.Option(help="A folder to go on from after a stop or a crash.")
     ] = None,
@@ -119,7 +119,8 @@ def run_app(
     flow = find_flow(name, input or (), endless, settings or ())
     plan = read_plan(plan_file) if plan_file is not None else None
     if out is not None:
-        flow = flow.writing({sink: parquet(place) for sink, place in places(flow, out).items()})
+        sinks = {sink: parquet(place, overwrite) for sink, place in places(flow, out).items()}
+        flow = flow.writing(sinks)
     progress = Progress(name)
     begin = partial(
         start,
@@ -138,8 +139,9 @@ def run_app(
         with redirect_stdout(sys.stderr), watching(wanted) as watchers:  # sinks may print
             handle = begin(listener=watchers.listeners)
             watchers.control(handle)
-            finished = wait_for(handle, seconds)
-        typer.echo(json.dumps(as_object(name, handle.result())))
+            stopped = wait_for(handle, seconds)
+        said = {"found": found(name, flow, engine, out)}
+        typer.echo(json.dumps(as_object(name, handle.result()) | said))
     else:
         with (
             watching(wanted, progress.hear) as watchers,
@@ -147,15 +149,15 @@ def run_app(
         ):
             handle = begin(listener=watchers.listeners)
             watchers.control(handle)
-            finished = wait_for(handle, seconds)
-        if name in APPS:
-            typer.echo(APPS[name].summary(written(flow, out)) + "\n")
+            stopped = wait_for(handle, seconds)
+        if lines := found(name, flow, engine, out):
+            typer.echo("\n".join(lines) + "\n")
         typer.echo(in_words(handle.result()))
-    if not finished:
+    if stopped:
         command = shlex.join(["anabranch", *sys.argv[1:]])
         how = f"go on with: {command}" if checkpoint else "with --checkpoint DIR it could go on"
         typer.echo(f"interrupted; {how}", err=True)
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(stopped)
 
 
 def spark_settings(engine: str, given: Sequence[str]) -> dict[str, str]:
@@ -183,30 +185,19 @@ def spark_settings(engine: str, given: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-def wait_for(handle: Run, seconds: float | None) -> bool:
-    """Wait for the end of a run, or stop it after some seconds; False if the user stopped it."""
+def wait_for(handle: Run, seconds: float | None) -> int:
+    """Wait for the end of a run, or stop it after some seconds.
+
+    Returns 0, or what to leave to the shell if the run was stopped from outside.
+    """
     try:
         handle.await_termination(seconds)
         handle.stop()
     except AnabranchError as error:
-        typer.echo(f"error: {error}", err=True)
+        tell(error)
         raise typer.Exit(WRONG_RESULT) from error
-    except KeyboardInterrupt:
-        typer.echo("finishing what is under way; Ctrl-C again to give up", err=True)
+    except STOPS as stop:
+        typer.echo(f"finishing what is under way; {again(stop)} to give up", err=True)
         handle.stop()
-        return False
-    return True
-
-
-def places(flow: Flow, folder: Path) -> dict[str, Path]:
-    """Where each sink writes: into the folder if it is the only one, else into one of its own."""
-    sinks = flow.names(Role.SINK)
-    return {sink: folder / sink if len(sinks) > 1 else folder for sink in sinks}
-
-
-def written(flow: Flow, out: Path | None) -> dict[str, pa.Table]:
-    """What each sink of a flow got."""
-    if out is not None:
-        return {sink: read_back(place) for sink, place in places(flow, out).items()}
-    sinks = {name: flow.graph.steps[name].body.sink for name in flow.names(Role.SINK)}
-    return {name: sink.table() for name, sink in sinks.items() if isinstance(sink, CollectSink)}
+        return code_of(stop)
+    return 0

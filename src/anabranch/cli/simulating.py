@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -80,7 +81,8 @@ def simulate(
     )
     seen = list(observations(run, Observer(run, case.names), case.watched, seconds))
     told = outcome(case.title, place, run, seen)
-    typer.echo(json.dumps(told) if as_json else in_words(told, seen))
+    readers = {spec.name: spec.choice.replicas for spec in run.specs}
+    typer.echo(json.dumps(told) if as_json else in_words(told, seen, readers))
 
 
 @dataclass(frozen=True)
@@ -152,8 +154,8 @@ def outcome(
     }
 
 
-def in_words(told: dict[str, Any], seen: list[Observation]) -> str:
-    """What came of it, for people."""
+def in_words(told: dict[str, Any], seen: list[Observation], readers: Mapping[str, int]) -> str:
+    """What came of it, for people; `readers` says how many there are of each source."""
     lines = [
         f"{told['name']} on {told['machine']}: {told['seconds']:g} s of virtual time",
         f"  {told['rows_in_per_s']:,.0f} rows/s in, {told['rows_out_per_s']:,.0f} rows/s out, "
@@ -174,6 +176,14 @@ def in_words(told: dict[str, Any], seen: list[Observation]) -> str:
         )
     lines += ["", "   busy  overhead    waiting  replicas  pipeline"]
     shown: set[str] = set()
+    for source in seen[-1].sources:
+        if source.busy_share is not None and all(
+            source.source != p.region for p in seen[-1].pipelines
+        ):
+            lines.append(
+                f"{source.busy_share:7.1%} {'':>9} {'':>10} {readers[source.source]:9}  "
+                f"source {source.source}"
+            )
     for pipeline in seen[-1].pipelines:
         region = next(r for r in seen[-1].regions if r.region == pipeline.region)
         # What waits in front of a region is shown beside the first of its pipelines.

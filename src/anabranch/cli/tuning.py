@@ -17,9 +17,11 @@ from rich.console import Console
 from anabranch.adapt.registry import DEFAULT, NONE
 from anabranch.adapt.registry import policy as find_policy
 from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow, read_plan
-from anabranch.cli.outcomes import INTERRUPTED, WRONG_RESULT
+from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.cli.planning import find_machine
 from anabranch.cli.plotting import Plot, require_plots, tune_plot, write_picture
+from anabranch.cli.stopping import STOPS, code_of
+from anabranch.cli.telling import tell
 from anabranch.engines.handle import Run
 from anabranch.engines.registry import require_results
 from anabranch.errors import AnabranchError, UnknownNameError
@@ -136,11 +138,11 @@ def wait_for_end(handle: Run, found: Rounds, rounds: int | None, seconds: float,
     try:
         try:
             end = End(wait_for_reason(handle, found, rounds, seconds, quiet))
-        except KeyboardInterrupt:
-            end = End("interrupted", INTERRUPTED)
+        except STOPS as stop:
+            end = End("interrupted", code_of(stop))
         handle.stop()
     except AnabranchError as error:  # what was found until then is worth keeping
-        typer.echo(f"error: {error}", err=True)
+        tell(error)
         return End(f"an error, {error}", WRONG_RESULT)
     return end
 

@@ -52,7 +52,11 @@ Token = Annotated[
 ]
 PageControls = Annotated[
     bool,
-    typer.Option(" /--no-controls", help="Let the page show the run, and change nothing."),
+    typer.Option(
+        " /--no-controls",
+        help="Let the page show the run, and change nothing.",
+        show_default=False,
+    ),
 ]
 JournalPath = Annotated[
     Path | None, typer.Option("--journal", help="A file for all events, for `anabranch view`.")

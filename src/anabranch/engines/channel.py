@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence, Sized
 from dataclasses import replace
 from pickle import PicklingError
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from anabranch.errors import StateError
 from anabranch.flow import Flow
@@ -17,7 +17,7 @@ from anabranch.operators.base import Counters, Kernel, KernelContext
 from anabranch.plan.bucket_map import owned
 from anabranch.plan.plan import RegionPlan
 from anabranch.plan.regions import Region, RegionKind
-from anabranch.state.positions import Jumbo, Root
+from anabranch.state.positions import Jumbo, Root, is_end
 from anabranch.state.store import Store
 
 Told = TypeVar("Told")
@@ -27,6 +27,13 @@ Snapshot = dict[str, list[bytes]]
 
 Changes = dict[str, list[bytes | None]]
 """By step, what changed in each of its stores; None where nothing did."""
+
+
+@runtime_checkable
+class Shrinking(Sized, Protocol):
+    """State that knows how much it held before it forgot something."""
+
+    shrank_from: int
 
 
 class Channel:
@@ -50,6 +57,7 @@ class Channel:
             )
             self.kernels[name] = flow.graph.steps[name].body.kernel(context)
         self.pipelines = plan.pipelines
+        self._before_the_end: dict[str, int] = {}  # keys by step
 
     def run(
         self, pipeline: int, inputs: Sequence[Jumbo | None], frontier: Root, tap: Any = None
@@ -58,13 +66,35 @@ class Channel:
         current, outputs, reached = list(inputs), list(inputs), [frontier]
         for name in self.pipelines[pipeline]:
             kernel = self.kernels[name]
-            outputs = kernel.run(current, frontier)
+            if is_end(frontier):
+                outputs = self._run_last(name, current, frontier)
+            else:
+                outputs = kernel.run(current, frontier)
             if tap is not None:
                 tap(name, current, outputs)
             reached = [kernel.frontier(frontier, port) for port in range(len(outputs))]
             frontier = reached[0]
             current = outputs[:1]  # within a region only the main output is read
         return outputs, reached
+
+    def _run_last(
+        self, name: str, inputs: Sequence[Jumbo | None], frontier: Root
+    ) -> list[Jumbo | None]:
+        """The end of the stream, at which a kernel forgets all: note what it held until then."""
+        kernel = self.kernels[name]
+        held = list(_countable(kernel))
+        before = [len(store) for store in held]
+        shrinking = [store for store in held if isinstance(store, Shrinking)]
+        for store in shrinking:
+            store.shrank_from = 0
+        outputs = kernel.run(inputs, frontier)
+        if held:
+            most = sum(
+                max(count, len(store), getattr(store, "shrank_from", 0))
+                for count, store in zip(before, held, strict=True)
+            )
+            self._before_the_end[name] = max(most, self._before_the_end.get(name, 0))
+        return outputs
 
     def assign(self, plan: RegionPlan) -> None:
         """Work under another plan from now on; `reassign` brings and takes the state."""
@@ -94,12 +124,11 @@ class Channel:
                 store.restore(part, self.buckets)
 
     def keys(self) -> dict[str, int]:
-        """By step that keeps state by key, how many keys this replica holds."""
+        """By step that keeps state by key, how many keys this replica holds, or did at the end."""
         found: dict[str, int] = {}
         for name, kernel in self.kernels.items():
-            held = [getattr(store, "table", store) for store in kernel.stores]
-            if sizes := [len(store) for store in held if isinstance(store, Sized)]:
-                found[name] = sum(sizes)
+            if sizes := [len(store) for store in _countable(kernel)]:
+                found[name] = self._before_the_end.get(name, sum(sizes))
         return found
 
     def track(self) -> None:
@@ -140,6 +169,12 @@ class Channel:
                     "keep plain values in ctx.state, not open files, locks or local functions",
                 ) from error
         return told
+
+
+def _countable(kernel: Kernel) -> Iterator[Sized]:
+    """What a kernel remembers by key, where it can be counted."""
+    held = (getattr(store, "table", store) for store in kernel.stores)
+    return (store for store in held if isinstance(store, Sized))
 
 
 def owned_buckets(region: Region, plan: RegionPlan, replica: int) -> tuple[int, ...]:

@@ -45,6 +45,9 @@ class Result:
         decisions: What the policy did, and why: the journal.
         skipped: By step, rows that were malformed or on which its code raised; none where zero.
         late: By step, rows that came too late; none where zero.
+        error: What the run failed with, as `await_termination` raises it; None if it did not.
+        starting_s: From asking for the run to its first batch, which `seconds` leaves out: on
+            Spark the start of a session, for one.
     """
 
     flow: str
@@ -60,6 +63,8 @@ class Result:
     decisions: tuple[Decision, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
+    error: str | None = None
+    starting_s: float = 0.0
 
     @property
     def rate_per_s(self) -> float:
@@ -102,9 +107,14 @@ class Run:
         self._steps: dict[str, StepMetrics] = {}
         self.tuner: Tunes | None = None
         self._paused = False
+        self._asked_s = time.monotonic()
+        self._starting_s: float | None = None
 
     def hear(self, event: Event) -> None:
         """Take an event of the engine, and pass it on."""
+        if isinstance(event, Observed | RunEnded) and self._starting_s is None:
+            since_s = time.monotonic() - self._asked_s
+            self._starting_s = max(0.0, since_s - self.engine.seconds)
         if isinstance(event, Observed):
             self._recent.append(event.observation)
             self._steps |= {step.step: step for step in event.observation.steps}
@@ -155,8 +165,15 @@ class Run:
         return list(self._journal)
 
     def apply(self, plan: Plan) -> None:
-        """Wish for another plan; it is in force at the next exact position."""
+        """Wish for another plan; it is in force at the next exact position.
+
+        A plan that is no plan for this flow is refused. One that comes after the end changes
+        nothing, which is noted in the journal: nobody can know that a run ends this moment.
+        """
         self.engine.apply(plan)
+        if not self.is_active:
+            why = "a plan was wished for after the end, and changes nothing"
+            self._journal.append(Decision(self.engine.seconds, BY_HAND, Kind.NOTED, why))
 
     def pause_adaptation(self) -> None:
         """Let the plan stay as it is until adaptation goes on; changes by hand are still made.
@@ -207,16 +224,24 @@ class Run:
         until = time.monotonic() + timeout_s
         seen = self.last_progress.batch if self.last_progress else -1
         while self.is_active and time.monotonic() < until:
-            caught_up, now = self.engine.caught_up(), self.last_progress
-            if caught_up is None and now is not None:
-                caught_up = now.batch > seen and now.rows_in == 0
+            caught_up = self.engine.caught_up()
+            if caught_up is None:
+                caught_up = self._found_nothing_since(seen)
             if caught_up:
                 return True
             self.await_termination(0.02)
         return not self.is_active
 
+    def _found_nothing_since(self, batch: int) -> bool:
+        """Whether the last two batches after one read nothing.
+
+        One is not enough: it may have been planned before, even by the run before this one.
+        """
+        newest = [each.rows_in for each in list(self._recent) if each.batch > batch][-2:]
+        return newest == [0, 0]
+
     def result(self) -> Result:
-        """What came of it so far."""
+        """What came of it so far; `error` says what ended a run that failed."""
         ended = self._end
         engine = self.engine
         rows_in, rows_out = engine.rows
@@ -234,4 +259,6 @@ class Run:
             tuple(self._journal),
             {name: step.skipped for name, step in self._steps.items() if step.skipped},
             {name: step.late for name, step in self._steps.items() if step.late},
+            (ended.error or None) if ended else None,
+            self._starting_s or 0.0,
         )

@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from anabranch.errors import SourceError
 from anabranch.io.source import Chunk, Extent, Source
+from anabranch.operators.schemas import SchemaLike
+from anabranch.operators.schemas import schema as as_schema
 
 BLOCK_ROWS = 1024
 PART = "generated"
@@ -19,7 +21,7 @@ Make = Callable[[np.random.Generator, np.ndarray[Any, np.dtype[np.int64]]], Mapp
 
 def generate(
     make: Make,
-    schema: pa.Schema,
+    schema: SchemaLike,
     rows: int | None = None,
     rate_per_s: float | None = None,
     seed: int = 0,
@@ -30,7 +32,7 @@ def generate(
         make: Gets a random generator and the indices of 1024 consecutive rows, and returns one
             array per column. It is called once per such block with that block's own generator, so
             no row depends on how the source is read.
-        schema: The columns.
+        schema: The columns, as an Arrow schema or as text.
         rows: How many rows there are; None for no end.
         rate_per_s: How many rows become due in a second; None for as fast as possible.
         seed: Another seed, other rows.
@@ -38,7 +40,7 @@ def generate(
     Example:
         >>> def rolls(rng, index):
         ...     return {"roll": index, "eyes": rng.integers(1, 7, len(index))}
-        >>> dice = generate(rolls, pa.schema([("roll", pa.int64()), ("eyes", pa.int8())]))
+        >>> dice = generate(rolls, "roll: int64, eyes: int8")
         >>> whole = dice.read("generated", start=0, rows=2000).batch
         >>> dice.read("generated", start=1990, rows=10).batch == whole.slice(1990)
         True
@@ -50,11 +52,11 @@ class GenerateSource(Source):
     """See `generate`."""
 
     def __init__(
-        self, make: Make, schema: pa.Schema, rows: int | None, rate_per_s: float | None, seed: int
+        self, make: Make, schema: SchemaLike, rows: int | None, rate_per_s: float | None, seed: int
     ) -> None:
         """Remember what to make."""
         self._make = make
-        self._schema = schema
+        self._schema = as_schema(schema, "generate")
         self._rows = rows
         self._rate_per_s = rate_per_s
         self._seed = seed

@@ -289,6 +289,12 @@ def _validate_region(plan: RegionPlan, region: Region) -> None:
             "change replicas",
         )
     buckets = region.buckets if region.mapped else 0
+    if region.mapped and plan.replicas > buckets:
+        refuse(
+            f"at most {buckets} replicas, one for each bucket",
+            str(plan.replicas),
+            "ask for fewer, or for a new checkpoint set more buckets, Flow(buckets=…)",
+        )
     if len(plan.bucket_map) != buckets:
         refuse(
             f"a bucket map of {buckets} buckets",

@@ -60,6 +60,7 @@ class RowStore:
         self._next_serial = 0
         self._oldest = FIRST  # rows of an earlier time are not needed any more
         self._log: RowLog | None = None
+        self.shrank_from = 0  # the most rows that were held when all were forgotten
         self._marked = pa.schema([*schema, ("time", pa.int64()), ("serial", pa.int64())])
 
     def __len__(self) -> int:
@@ -116,6 +117,7 @@ class RowStore:
 
     def clear(self) -> None:
         """Forget all rows."""
+        self.shrank_from = max(self.shrank_from, len(self))
         if self._log is not None:
             for segment in self.segments:
                 self._log.note_removed(self._numbers(segment, segment.places()))

@@ -104,6 +104,7 @@ class ObjectStore:
         # mappings, since a set of texts would have another order in each process.
         self._touched: dict[tuple[int, Any], None] = {}
         self._told: dict[tuple[int, Any], None] = {}
+        self.shrank_from = 0  # the most that was held when something was forgotten
 
     def bucket(self, number: int) -> dict[Any, Any]:
         """The mapping of one bucket, created when absent; tell `touch` of what changes in it."""
@@ -130,6 +131,7 @@ class ObjectStore:
 
     def clear(self) -> None:
         """Forget all: unlike `release`, which gives buckets to somebody, this is a change."""
+        self.shrank_from = max(self.shrank_from, len(self))
         for number, key, _ in self.items():
             self.touch(number, key)
         self._buckets = {}

@@ -75,6 +75,7 @@ class KeyedTable:
         self._slabs = Slabs(Slab(key_schema, value_schema, buckets, self._routing))
         self._log = ChangeLog(self._routing, kept=versions)
         self._slot_groups = SlotGroups()
+        self.shrank_from = 0  # the most rows that were held when some were removed
         self.moved = 0  # how often rows changed their slots, so that indexes over them are rebuilt
 
     def __len__(self) -> int:
@@ -156,6 +157,7 @@ class KeyedTable:
     def remove(self, slots: Ints) -> None:
         """Remove rows; slots are distinct."""
         if len(slots):
+            self.shrank_from = max(self.shrank_from, len(self))
             self._log.note_removed(self.keys(slots))
             self._slabs.remove(slots)
 

@@ -20,7 +20,8 @@ def random_plan(flow: Flow, rng: Random) -> Plan:
                 plan = plan.with_source(region.name, replicas=rng.randint(1, 2))
             continue
         if region.replicable and rng.random() < 0.8:
-            plan = plan.with_replicas(region.name, rng.randint(1, MOST_REPLICAS))
+            most = min(MOST_REPLICAS, region.buckets) if region.mapped else MOST_REPLICAS
+            plan = plan.with_replicas(region.name, rng.randint(1, most))
             plan = _shuffled_owners(plan, region.name, rng)
         if len(region.steps) > 1 and rng.random() < 0.6:
             plan = plan.with_pipelines(region.name, *_cut(len(region.steps), rng))

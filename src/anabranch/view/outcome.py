@@ -9,10 +9,12 @@ from typing import Any
 from anabranch.engines.handle import Result
 from anabranch.view.words import change_line, latency_line
 
+NOTICED_S = 1.0
+
 
 def in_words(result: Result) -> str:
     """Rate, plan tree, plan changes and the journal of the policy."""
-    read = f"{result.rows_in:,} rows in, {result.rows_out:,} out, in {result.seconds:.1f} s"
+    read = f"{result.rows_in:,} rows in, {result.rows_out:,} out, in {duration(result)}"
     end = "all sources have ended" if result.ended else "stopped before the end of its sources"
     changes = [f"  {change_line(change)}" for change in result.reconfigurations]
     journal = result.decisions
@@ -27,6 +29,12 @@ def in_words(result: Result) -> str:
             *(["journal:", *(f"  {each}" for each in journal)] if journal else []),
         ]
     )
+
+
+def duration(result: Result) -> str:
+    """How long it worked; a start that could be noticed is told, too, as it is not part of that."""
+    start = f", after {result.starting_s:.1f} s to start" if result.starting_s > NOTICED_S else ""
+    return f"{result.seconds:.1f} s{start}"
 
 
 def left_out(result: Result) -> list[str]:
@@ -50,6 +58,7 @@ def as_object(app: str, result: Result) -> dict[str, Any]:
         "rows_in": result.rows_in,
         "rows_out": result.rows_out,
         "seconds": round(result.seconds, 3),
+        "starting_s": round(result.starting_s, 3),
         "rate_per_s": round(result.rate_per_s, 1),
         "latency_ms": {
             "p50": round(result.latency_p50_ms, 3),

@@ -250,12 +250,13 @@ class TestToldByWorkers:
         assert len(trace.splitlines()) < 12
         assert len(read_back(tmp_path / "out")) == 40  # what was committed before stays
 
+    @pytest.mark.timeout(300)
     def test_a_program_with_such_an_operator_ends_with_one_screen_of_text(
         self, tmp_path: Path
     ) -> None:
         (tmp_path / "program.py").write_text(PROGRAM)
         command = [sys.executable, str(tmp_path / "program.py")]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
         told = (ended.stdout + ended.stderr).splitlines()
         assert ended.returncode == 1
         # Spark's daemon may still complain of a pipe that the ending driver has closed.

@@ -104,35 +104,39 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     program: Path = tmp_path_factory.mktemp("pages") / "program.py"
     program.write_text(PROGRAM)
     command = [sys.executable, str(program)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=270, check=False)
     (line,) = [line for line in ended.stdout.splitlines() if line.startswith("found ")] or [""]
     assert line, ended.stdout + ended.stderr
     found: dict[str, Any] = json.loads(line.removeprefix("found "))
     return found
 
 
+def of_spark(test: Any) -> Any:
+    """The first of them starts a Spark of its own."""
+    for mark in (pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)):
+        test = mark(test)
+    return test
+
+
 def descriptions(told: list[dict[str, Any]]) -> set[str]:
     return {each["description"] for each in told}
 
 
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
+@of_spark
 @pytest.mark.parametrize("page", ["jobs", "stages"])
 def test_sparks_pages_say_flow_batch_and_regions(pages, page):
     expected = {f"word-count batch {batch}: split · count" for batch in range(4)}
     assert expected <= descriptions(pages[page])
 
 
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
+@of_spark
 @pytest.mark.parametrize("page", ["jobs", "stages"])
 def test_names_with_markup_are_shown_as_they_are(pages, page):
     shown = "<b>bold</b> & more batch 0: <br/>once"
     assert f">{escape(shown)}<" in pages[f"{page} for people"]
 
 
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
+@of_spark
 def test_each_stage_has_the_name_of_its_own_regions(pages):
     told = [s for s in pages["stages"] if s["description"].endswith(": split | count")]
     by_number = sorted(told, key=lambda stage: stage["stageId"])
@@ -143,8 +147,7 @@ def test_each_stage_has_the_name_of_its_own_regions(pages):
     assert "<br/>once" not in pages["stages for people"] + pages["jobs for people"]
 
 
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
+@of_spark
 def test_a_query_can_still_be_cancelled_by_its_job_group(pages):
     of_words = [job for job in pages["jobs"] if "split · count" in job["description"]]
     (group,) = {job["jobGroup"] for job in of_words}
@@ -152,8 +155,7 @@ def test_a_query_can_still_be_cancelled_by_its_job_group(pages):
     assert any(f"runId = {group}" in text for text in told)
 
 
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
+@of_spark
 def test_the_plan_of_a_job_names_the_regions_of_each_stage(pages):
     plans = [run["planDescription"] for run in pages["sql"]]
     assert any("Arguments: split · count(" in plan for plan in plans)

@@ -90,6 +90,9 @@ def without_java(folder: Path) -> dict[str, str]:
     return named | {"PATH": str(tools), "XDG_CACHE_HOME": str(folder / "cache")}
 
 
+of_one_start = pytest.mark.xdist_group("session")
+
+
 @pytest.fixture(scope="module")
 def started(tmp_path_factory):
     """What a session said about itself that started where no Java is installed."""
@@ -105,33 +108,40 @@ def started(tmp_path_factory):
     return json.loads(ran.stdout) | {"said": said}
 
 
+@of_one_start
 def test_a_session_starts_without_an_installed_java(started):
     assert started["count"] == 3
     assert "/anabranch/java/" in started["java"]
 
 
+@of_one_start
 def test_the_start_is_silent(started):
     assert started["said"] == ""
 
 
+@of_one_start
 def test_a_local_session_retries_tasks_and_runs_workers_with_this_python(started):
     assert started["master"] == "local[*,4]"
     assert started["python"] == sys.executable
 
 
+@of_one_start
 def test_micro_batches_run_under_our_settings(started):
     assert started["streamed"] is True
 
 
+@of_one_start
 def test_settings_of_the_user_win_over_ours(started):
     assert (started["adaptive"], started["partitions"]) == ("false", "3")
 
 
+@of_one_start
 def test_an_active_session_is_used_again(started):
     assert started["same"]
     assert started["agreed"] == "5"
 
 
+@of_one_start
 def test_a_running_session_started_otherwise_is_an_error_that_says_so(started):
     assert started["another master"] == (
         "step 'spark': expected spark.master=local[1], got a running session with "

@@ -20,7 +20,7 @@ from anabranch.graph import Role, Step, StreamType
 from anabranch.operators.base import KernelContext
 
 IDENTITY = "anabranch.json"
-FORMAT = 1
+FORMAT = 2
 REMEDY = "go on with the earlier flow, or start afresh in a new checkpoint directory"
 
 

@@ -26,7 +26,7 @@ from anabranch.engines.local.region import RegionRun
 from anabranch.engines.local.saving import Saver, require_own
 from anabranch.engines.local.standstill import Standstill
 from anabranch.engines.memory import keep_freed_memory
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
 from anabranch.plan.flow_model import FlowModel
@@ -350,7 +350,7 @@ class LocalEngine:
         self._ended_s = time.monotonic()
         ended = self._ended and self._error is None
         try:
-            self._tell(RunEnded(self._elapsed(), *self.rows, ended, str(self._error or "")))
+            self._tell(RunEnded(self._elapsed(), *self.rows, ended, in_words(self._error)))
         except Exception as error:
             self._error = self._error or error
         finally:

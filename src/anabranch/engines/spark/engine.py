@@ -24,6 +24,7 @@ from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.engine import Options
 from anabranch.engines.spark.batches import Batches, Done
 from anabranch.engines.spark.dataframes import dataframe_sources, require_one_order, stream
+from anabranch.engines.spark.failures import first_line, of_java
 from anabranch.engines.spark.job import run_job
 from anabranch.engines.spark.keeper import remove_lot
 from anabranch.engines.spark.model import USUAL, SparkModel
@@ -31,7 +32,7 @@ from anabranch.engines.spark.observe import observation_of, percentile, reconfig
 from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, tune, use
 from anabranch.engines.spark.sinks import SparkSinks
-from anabranch.errors import AnabranchError, EngineError, StateError
+from anabranch.errors import AnabranchError, EngineError, StateError, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
 from anabranch.plan.models.model import Model
@@ -59,7 +60,7 @@ class SparkEngine:
         self._stop_wish = threading.Event()
         self._own_threads: set[int] = set()
         self._batches_done = 0
-        self._tuned = self._idle = self._waits = False
+        self._tuned = self._idle = self._waits = self._start_failed = False
         self._temporary: str | None = None
         self._error: BaseException | None = None
         self._changes: list[Reconfiguration] = []
@@ -115,9 +116,13 @@ class SparkEngine:
         """Begin, or go on from the checkpoint."""
         try:
             self._start(tell)
-        except BaseException:
+        except BaseException as error:
+            self._start_failed = True
             self._remove_temporary()
-            raise
+            told = of_java(error, self._flow.name)
+            if told is error:
+                raise
+            raise told from error
 
     def _start(self, tell: Callable[[Event], None]) -> None:
         self._tell, options = tell, self._options
@@ -216,7 +221,7 @@ class SparkEngine:
             else:
                 self._refuse_to_skip()
         except BaseException as error:
-            self._error = error
+            self._error = of_java(error, self._flow.name)
             self._end_query(version)
             if self._pushed:
                 raise  # or Spark would take the rows of its DataFrames for done
@@ -235,6 +240,8 @@ class SparkEngine:
         def stop() -> None:
             until = time.monotonic() + COMMIT_S
             while (query := self._query) is None:  # the first batch may be faster than `start`
+                if self._start_failed:
+                    return  # there will be none
                 time.sleep(IDLE_S)
             # Killed before Spark's commit, the batch would only be made visible again.
             while not _told(query, version) and time.monotonic() < until:
@@ -252,7 +259,7 @@ class SparkEngine:
                 self._error = EngineError(
                     self._flow.name,
                     "Spark to go on with the query",
-                    (str(error) or type(error).__name__).splitlines()[0],
+                    first_line(str(error)) or type(error).__name__,
                     "see the log of the driver; start again to go on from the checkpoint",
                 )
         if isinstance(self._error, _Stopped):
@@ -275,8 +282,7 @@ class SparkEngine:
             self._remove_temporary()
             ended = self._batches.ended() and self._error is None
             with self._own_thread():
-                error = str(self._error or "")
-                self._tell(RunEnded(self._elapsed(), *self.rows, ended, error))
+                self._tell(RunEnded(self._elapsed(), *self.rows, ended, in_words(self._error)))
         except Exception as error:
             self._error = self._error or error
         finally:

@@ -10,16 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import Broadcast
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from anabranch.engines.spark import wire
+from anabranch.engines.spark.failures import OF_SPARK, job_failure
 from anabranch.engines.spark.layout import Layout, Station
 from anabranch.engines.spark.program import Batch, Outcome
 from anabranch.engines.spark.stage_names import named_stages
 from anabranch.engines.spark.task import run_task
-from anabranch.errors import EngineError
 from anabranch.plan.regions import RegionKind
 
 # As a type, not as text: parsing the text took longer than the rest of building a job.
@@ -67,13 +66,8 @@ def run_job(
     try:
         with named_stages(spark, frame, names):
             table: pa.Table = frame.toArrow()
-    except PySparkException as error:
-        raise EngineError(
-            f"batch {batch.version}",
-            "all tasks to succeed",
-            _essence(str(error)),
-            "see the log of the executors; what was committed is kept, start again to go on",
-        ) from error
+    except OF_SPARK as error:
+        raise job_failure(error, spark, batch.version, stages) from error
     return outcome_of(table.to_batches())
 
 
@@ -115,10 +109,3 @@ def outcome_of(batches: Iterable[pa.RecordBatch]) -> Outcome:
             if row.kind == wire.REPORT:
                 reports.append(row.header)
     return Outcome(reports)
-
-
-def _essence(message: str) -> str:
-    """The lines that say what went wrong, not where: those that no stack trace has indented."""
-    where = ("at ", "Traceback", "During handling", "The above exception", "Driver stacktrace")
-    lines = [line for line in message.splitlines() if line.strip() and not line[0].isspace()]
-    return " | ".join([line for line in lines if not line.startswith(where)][:6])[:800]
