@@ -27,7 +27,8 @@ INTRODUCTION = """# Applications
 
 What the papers ran, and NEXMark. Each is one module to read as an example. It generates its own
 data from a seed, at any size, and takes yours with `--input`. A row that cannot be read is
-counted, kept in a sink of its own, and harms no other.
+counted, kept in a sink of its own, and harms no other. Files are read line by line: blank lines
+are passed over, and a quoted CSV field cannot go on in the next line.
 """
 
 

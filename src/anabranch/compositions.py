@@ -68,8 +68,9 @@ class Compositions:
 
         Tuples more than `lateness` behind the greatest time seen before them leave by `.late`. So
         do tuples more than `ahead` beyond it, where that is given: a clock that is wrong by years
-        must not make all others late. No gap in the data may be as long. A source's clock then
-        starts with the first tuple that another one, as near as that, confirms.
+        must not make all others late. A source's clock then starts with the first tuple that
+        another one, as near as that, confirms, and goes on behind a gap in the data once sixteen
+        in a row agree. Times outside of the years 2 to 9998 leave by `.late` in any case.
         """
         return self._applied(name, lambda: Timed(column, lateness, ahead))
 

@@ -16,7 +16,7 @@ from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import EVERYTHING, cases
 
 ANY_TEXT_WILL_DO = {"word-count", "synthetic-word-count"}
-BROKEN = ["", "}{", "no such row", '"1', "\t,,,,,,,,,,", "[]", "9999"]
+BROKEN = ["}{", "no such row", '"1', "\t,,,,,,,,,,", "[]", "9999"]
 BROKEN_LINES = {"network-monitoring": ["Failed password for", "Mar 99 Failed password for a b"]}
 """Where most lines are somebody else's, those that are bad all the same."""
 

@@ -118,7 +118,7 @@ def test_times_of_csv_may_tell_their_zone(tmp_path):
 def test_json_lines(tmp_path):
     lines = ['{"at": 1, "name": "a", "x": 1, "y": 2}', '{"name": "b"}', "", "[1]", '{"at": 2}']
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
-    assert read(tmp_path / "a.jsonl") == ([(1, "a", 1.0), (2, None, None)], lines[1:4])
+    assert read(tmp_path / "a.jsonl") == ([(1, "a", 1.0), (2, None, None)], [lines[1], lines[3]])
 
 
 def test_compressed_files_and_parquet(tmp_path):

@@ -232,8 +232,8 @@ class TestInput:
         (tmp_path / "none.jsonl").write_text("")
         got = on_threads(linear_road.build(input=str(tmp_path / "none.jsonl")))
         assert linear_road.summary(got) == (
-            "0 toll notifications, 0 with a toll, 0 cents in all; the dearest segments:\n"
-            "0 warnings of accidents, 0 balances told, 0 days in the past told"
+            "0 toll notifications, 0 with a toll, 0 cents in all\n"
+            "0 warnings of accidents, 0 balances told, 0 days in the past told, 0 rows unanswered"
         )
 
 

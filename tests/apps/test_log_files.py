@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import os
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 
 from anabranch.apps import log_watch, network_monitoring
 from anabranch.apps.parts.log_files import day_of_end, log_files
+from anabranch.errors import BuildError
 from anabranch.operators.parse_syslog import Syslog
 from anabranch.testing.sequential import run_sequential
 
@@ -95,6 +96,42 @@ def test_the_other_log_application_reads_files_in_the_same_way(tmp_path):
     ran = run_sequential(network_monitoring.build(input=str(tmp_path / "auth.log*")))
     assert [row["first"].year for row in ran.rows("out")] == [2025, 2026]
     assert ran.rows("late") == []
+
+
+def in_autumn(*clocks):
+    message = "sshd[1]: {} password for root from 10.0.0.1 port 22 ssh2"
+    said = ["Failed"] * (len(clocks) - 1) + ["Accepted"]
+    return [f"Oct 25 {c} web {message.format(what)}" for c, what in zip(clocks, said, strict=True)]
+
+
+NIGHT = [f"02:{minute:02}:{second:02}" for second in (0, 30) for minute in range(55, 60)]
+
+
+def test_the_hour_that_comes_twice_is_late_unless_the_lateness_is_as_long(tmp_path):
+    written(tmp_path / "auth.log", *in_autumn(*NIGHT, "02:59:45"), on="2026-11-01")
+    for zone, hour in (("UTC", 2), ("Europe/Berlin", 0)):
+        flow = log_watch.build(input=str(tmp_path / "auth.log"), zone=zone)
+        ran = run_sequential(flow)
+        assert (len(ran.rows("late")), ran.rows("out")[0]["ts"].hour) == (4, hour)
+    patient = log_watch.build(
+        input=str(tmp_path / "auth.log"), zone="Europe/Berlin", lateness=timedelta(hours=1)
+    )
+    assert len(run_sequential(patient).rows("late")) == 0
+
+
+def test_files_of_lines_with_and_without_a_zone_are_in_one_order(tmp_path):
+    written(tmp_path / "a.log", "2026-07-01T11:00:00Z web a: second")
+    written(tmp_path / "b.log", "Jul  1 12:00:00 web a: first, at ten in UTC", on="2026-07-02")
+    source, _ = log_files("log-watch", str(tmp_path), None, "Europe/Berlin")
+    assert [os.path.basename(part) for part in source.parts()] == ["b.log", "a.log"]
+
+
+@pytest.mark.parametrize("app", [log_watch, network_monitoring])
+def test_a_zone_that_is_none_is_refused(tmp_path, app):
+    written(tmp_path / "auth.log", "Jul  1 12:00:00 web a: x")
+    for given in ({"rows": 0}, {"input": str(tmp_path / "auth.log")}):
+        with pytest.raises(BuildError, match="IANA"):
+            app.build(zone="Mars/Olympus", **given)
 
 
 STAMPS = {

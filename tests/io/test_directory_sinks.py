@@ -283,6 +283,20 @@ def test_versions_are_read_back_in_their_numeric_order(kind, folder):
     assert committed(folder) == [2, 10, 99_999_999, 100_000_000]
 
 
+def test_files_of_a_version_are_read_back_by_number_however_they_are_listed(
+    kind, folder, monkeypatch
+):
+    sink, numbers = opened(kind, folder), [0, 1, 2, 10, 999, 1000, 1001]
+    names = sink.names(1, 1002)
+    for number in numbers:
+        hidden = sink.write_hidden(f"{1:012d}-{number}", [batch(number)], SCHEMA)
+        sink.reveal({hidden: names[number]}, 1)
+    listed = os.listdir
+    for reverse in (False, True):
+        monkeypatch.setattr(os, "listdir", lambda at, r=reverse: sorted(listed(at), reverse=r))
+        assert committed(folder) == numbers
+
+
 def test_the_output_is_a_source(kind, folder):
     with_versions(kind, folder, 2)
     source = files(folder)

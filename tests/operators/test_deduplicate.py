@@ -82,6 +82,13 @@ def test_keys_whose_time_is_over_are_forgotten():
     assert sizes[1] <= 2 * sizes[0]
 
 
+def test_nothing_is_remembered_where_every_tuple_may_pass():
+    rows = simple(SCHEMA, [(f"key {n}", n) for n in range(500)])
+    ran = drive(deduplicate("k", 0), [rows], Way((30, 60)), time=pa.int64())
+    assert [r["n"] for r in ran.rows()] == list(range(500))
+    assert not any(len(kernel.stores[0].table) for kernel in ran.kernels)
+
+
 @pytest.mark.parametrize(
     ("make", "error", "says"),
     [

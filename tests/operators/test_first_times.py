@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from anabranch.flow import Flow
 from anabranch.graph import StreamType
 from anabranch.io import collect, memory
+from anabranch.operators import far_times
 from anabranch.operators.base import KernelContext
+from anabranch.operators.far_times import CONVINCING
 from anabranch.operators.first_times import MOST_WAITING
 from anabranch.operators.timed import Timed
 from anabranch.state.positions import FIRST, LAST, Jumbo, Mark, Positions, Root, end
@@ -116,7 +119,9 @@ def test_all_is_counted_that_is_set_aside():
 # --- the rule, one word after the other ----------------------------------------------------------
 
 
-def reference(words: list[Word], lateness: int, ahead: int) -> tuple[list[int], list[int]]:
+def reference(
+    words: list[Word], lateness: int, ahead: int, convincing: int
+) -> tuple[list[int], list[int]]:
     """Numbers of the tuples that are on time, and of the others, of one source."""
     times = [time for kind, time in words if kind == "tuple"]
     start, heard, greatest = None, [], None
@@ -132,15 +137,22 @@ def reference(words: list[Word], lateness: int, ahead: int) -> tuple[list[int], 
             start = allies[0] if allies else 0
             break
     start = start or 0
-    on_time, aside, number = [], list(range(start)), 0
+    on_time, aside, number, doubted = [], list(range(start)), 0, []
     for kind, time in words:
         if kind == "passed":
             greatest = time + lateness if greatest is None else max(greatest, time + lateness)
             continue
         if number >= start:
-            fits = greatest is None or greatest - lateness <= time <= greatest + ahead
+            believed = greatest is None or time <= greatest + ahead
+            fits = believed and (greatest is None or greatest - lateness <= time)
             (on_time if fits else aside).append(number)
-            greatest = max(time, greatest or time) if fits else greatest
+            if believed:
+                greatest, doubted = max(time, greatest or time), []
+            else:
+                agree = all(abs(each - time) <= near for each in doubted)
+                doubted = [*doubted, time] if agree else [time]
+                if len(doubted) == convincing:
+                    greatest, doubted = max(doubted), []
         number += 1
     return on_time, aside
 
@@ -168,13 +180,21 @@ def without_lost_words(words: list[Word]) -> list[Word]:
     st.integers(0, 12),
     st.integers(1, 9),
     st.integers(0, 99),
+    st.sampled_from([1, 2, 3, 5, CONVINCING]),
 )
-def test_the_verdict_is_that_of_one_word_after_the_other(words, lateness, ahead, batch, seed):
+def test_the_verdict_is_that_of_one_word_after_the_other(
+    words, lateness, ahead, batch, seed, convincing
+):
+    with mock.patch.object(far_times, "CONVINCING", convincing):
+        require_the_verdict(words, lateness, ahead, batch, seed, convincing)
+
+
+def require_the_verdict(words, lateness, ahead, batch, seed, convincing):
     flow = clock_flow(*words, lateness=lateness, ahead=ahead)
     on_time, aside = [], []
     for source, each in enumerate(words):
         times = [time for kind, time in each if kind == "tuple"]
-        good, bad = reference(each, lateness, ahead)
+        good, bad = reference(each, lateness, ahead, convincing)
         on_time += [(times[number], source, number) for number in good]
         aside += [f"{source}:{number}" for number in bad]
     rng = Random(seed)

@@ -1,4 +1,5 @@
 from datetime import UTC, date, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -14,9 +15,9 @@ LINES = pa.schema([("line", pa.string()), ("n", pa.int64())])
 YEAR = 2026
 
 
-def parsed(*lines, year=YEAR):
+def parsed(*lines, year=YEAR, zone="UTC"):
     """The rows of the good lines, and the reasons of the bad ones."""
-    operator = parse_syslog("line", year=year, on_error="side")
+    operator = parse_syslog("line", year=year, on_error="side", zone=zone)
     ran = drive(operator, [simple(LINES, [(line, n) for n, line in enumerate(lines)])])
     return ran.rows(), [row["error"] for row in ran.rows(1)]
 
@@ -231,6 +232,49 @@ def test_columns_are_kept_beside_what_was_parsed():
 def test_a_year_that_is_none_is_refused(year):
     with pytest.raises(BuildError, match="year=2026"):
         parse_syslog("line", year=year)
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@given(st.datetimes(datetime(2025, 1, 1), datetime(2026, 12, 31)))
+@example(datetime(2026, 3, 29, 2, 30))
+@example(datetime(2026, 10, 25, 2, 30))
+def test_a_time_without_a_zone_is_of_the_steps(moment):
+    moment = moment.replace(microsecond=0)
+    rows, errors = parsed(f"{moment} web a: x", zone="Europe/Berlin")
+    in_utc = moment.replace(tzinfo=BERLIN).astimezone(UTC)
+    if in_utc.astimezone(BERLIN).replace(tzinfo=None) == moment:
+        assert [row["ts"].replace(tzinfo=UTC) for row in rows] == [in_utc]
+    else:
+        assert errors == ["a time that Europe/Berlin leaves out"]
+
+
+def test_of_an_hour_that_comes_twice_the_first_is_taken_whatever_stands_before():
+    lines = [f"Oct 25 {clock} web a: x" for clock in ("01:59:00", "02:10:00", "02:50:00")]
+    first = [datetime(2026, 10, 24, 23, 59), datetime(2026, 10, 25, 0, 10)]
+    first.append(datetime(2026, 10, 25, 0, 50))
+    for order in ([0, 1, 2], [2, 1, 0], [1, 2, 1]):
+        rows, _ = parsed(*(lines[n] for n in order), zone="Europe/Berlin")
+        assert [row["ts"] for row in rows] == [first[n] for n in order]
+
+
+def test_lines_that_tell_their_zone_are_not_of_the_steps():
+    lines = [
+        "<34>1 2026-10-25T02:10:00+01:00 web app 7 - - second hour",
+        "2026-10-25T02:10:00+02:00 web a: first hour",
+        "2026-03-29T02:30:00Z web a: left out, but not in UTC",
+        "Jul  1 02:00:00 web a: of the step's zone",
+    ]
+    rows, errors = parsed(*lines, zone="Europe/Berlin")
+    assert [(row["ts"].day, row["ts"].hour) for row in rows] == [(25, 1), (25, 0), (29, 2), (1, 0)]
+    assert not errors
+
+
+@pytest.mark.parametrize("zone", ["", "Mars/Olympus", "CETERA", None, 1])
+def test_a_zone_that_is_none_is_refused(zone):
+    with pytest.raises(BuildError, match="Europe/Berlin"):
+        parse_syslog("line", year=2026, zone=zone)
 
 
 def test_it_is_public():

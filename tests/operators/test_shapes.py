@@ -237,3 +237,32 @@ def test_a_schema_that_cannot_be_read_names_the_function():
         @map(out="n: integer64")
         def length(batch):
             return {}
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip", "side"])
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ([{"b": 1}], r"rows with the columns \['a'\], got \['b'\]"),
+        ([{}], r"rows with the columns \['a'\], got \[\]"),
+        ([{"a": 1}, {"a": 1, "b": 2}], r"rows with the columns \['a'\], got \['a', 'b'\]"),
+        ({"a": 1}, r"rows, as in .*, got \{'a': 1\}; return a list of dicts"),
+        (None, "rows, as in .*, got None; return a list of dicts"),
+        ([1], r"rows with the columns \['a'\], got 1"),
+        ("a", r"rows with the columns \['a'\], got 'a'"),
+    ],
+)
+def test_rows_that_are_not_as_declared_are_no_bad_input(policy, made, words):
+    refuses(flat_map(lambda row: made, out="a: int64", on_error=policy), words)
+
+
+def test_rows_may_come_from_a_generator_that_raises_on_a_bad_one():
+    def halves(row):
+        for part in range(2):
+            if row["x"] == 3:
+                raise ValueError("three")
+            yield {"half": 2 * row["x"] + part}
+
+    made = outcome(flat_map(halves, out="half: int64", on_error="skip"), NUMBERS)
+    assert values(made, "half") == [0, 1, 2, 3, 4, 5, 8, 9, 10, 11]
+    assert made.counters["step"].skipped == 1

@@ -14,6 +14,7 @@ from anabranch.graph import StreamType
 from anabranch.io import collect, memory
 from anabranch.operators.base import KernelContext
 from anabranch.operators.timed import Timed
+from anabranch.operators.times import to_times
 from anabranch.operators.tuples import stateful
 from anabranch.state.positions import FIRST, LAST, Jumbo, Mark, Positions, Root, end, is_end
 from anabranch.testing.compare import difference
@@ -273,3 +274,45 @@ def test_a_step_with_state_may_follow_a_clock_whose_late_tuples_nobody_reads():
     rows = memory([{"ts": t} for t in (5, 1, 7)])
     flow.source("s", rows, time="ts").apply("numbered", numbered).sink("out", collect())
     assert run_interleaved(flow).rows("out") == run_sequential(flow).rows("out")
+
+
+# --- times that no clock can take ----------------------------------------------------------------
+
+LAST_OF_9998, LAST_BEFORE_2 = 253_370_764_799, -62_104_060_801
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+@pytest.mark.parametrize("ahead", [None, timedelta(days=365 * 20_000)])
+def test_timestamps_outside_of_the_years_2_to_9998_are_set_aside(unit, ahead):
+    seconds = [LAST_BEFORE_2, LAST_BEFORE_2 + 1, 0, LAST_OF_9998 + 1, 1, LAST_OF_9998]
+    # So far ahead that as microseconds it has more than 64 bits, and would come out as 1970.
+    wraps = {"s": 18_446_744_073_710, "ms": 18_446_744_073_709_552, "us": LAST - 1}[unit]
+    per_second = {"s": 1, "ms": 1_000, "us": 1_000_000}[unit]
+    ticks = [wraps, *(each * per_second for each in seconds), wraps]
+    flow = Flow("timed", buckets=4)
+    rows = pa.table({"n": list(range(8)), "ts": pa.array(ticks, pa.timestamp(unit))})
+    clock = flow.source("s", memory(rows), time="ts", ahead=ahead)
+    clock.sink("out", collect())
+    clock.late.map("which", lambda b: {"n": b["n"]}, out="n: int64").sink("late", collect())
+    result = agreed(flow)
+    assert (values(result, "n"), values(result, "n", "late")) == ([2, 3, 5, 6], [0, 1, 4, 7])
+    assert result.counters["s.time"].late == 4
+
+
+def test_a_time_of_more_bits_than_there_are_is_no_other_time():
+    with pytest.raises(OperatorError, match="18446744073710") as caught:
+        to_times("clock", pa.array([18_446_744_073_710], pa.timestamp("s")))
+    assert caught.value.step == "clock"
+
+
+def test_nanoseconds_are_rounded_down_on_both_sides_of_1970():
+    nanoseconds = [-2001, -2000, -1, 0, 1, 1999, -(2**62)]
+    times = to_times("clock", pa.array(nanoseconds, pa.timestamp("ns")))
+    assert times.tolist() == [each // 1000 for each in nanoseconds]
+    zoned = to_times("clock", pa.array(nanoseconds, pa.timestamp("ns", "Europe/Berlin")))
+    assert zoned.tolist() == times.tolist()
+
+
+def test_integers_may_be_any_times():
+    result = agreed(timed_flow([FIRST + 1, 0, LAST - 1]))
+    assert values(result, "ts") == [FIRST + 1, 0, LAST - 1]

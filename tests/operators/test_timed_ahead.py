@@ -9,8 +9,10 @@ import pytest
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
-from anabranch.state.positions import LAST
+from anabranch.operators.far_times import CONVINCING
+from anabranch.state.positions import FIRST, LAST, Root, end
 from tests.operators.small_flows import agreed, values
+from tests.operators.test_first_times import arriving, kernel_of, shown
 
 
 def timed_flow(times: list, lateness=0, ahead=None, heartbeats: dict | None = None) -> Flow:
@@ -64,3 +66,87 @@ def test_it_is_a_length_of_time():
         timed_flow([1], ahead=timedelta(days=2)).resolve()
     with pytest.raises(BuildError, match="a non-negative length"):
         timed_flow([1], ahead=-1).resolve()
+
+
+# --- clocks that were wrong ----------------------------------------------------------------------
+
+
+def test_a_clock_that_two_wrong_tuples_have_started_goes_on_with_the_others():
+    good = list(range(500, 540))
+    result = agreed(timed_flow([1, 2, *good], ahead=50))
+    assert values(result, "ts") == [1, 2, *good[CONVINCING:]]
+    assert values(result, "ts", "late") == good[:CONVINCING]
+    assert result.counters["s.time"].late == CONVINCING
+
+
+def test_a_gap_longer_than_that_costs_no_more_than_a_few_tuples():
+    before, behind = list(range(40)), list(range(900, 940))
+    result = agreed(timed_flow([*before, *behind], ahead=50))
+    assert values(result, "ts") == [*before, *behind[CONVINCING:]]
+
+
+def test_far_times_that_do_not_agree_convince_nobody():
+    apart = [1000 * (1 + number) for number in range(2 * CONVINCING)]
+    result = agreed(timed_flow([1, 2, *apart, 3], ahead=50))
+    assert values(result, "ts") == [1, 2, 3]
+
+
+def test_far_times_that_agree_convince_nobody_while_others_come_between():
+    mixed = [time for number in range(40) for time in (3 + number, 900 + number)]
+    result = agreed(timed_flow([1, 2, *mixed], ahead=50))
+    assert values(result, "ts", "late") == [900 + number for number in range(40)]
+
+
+def test_a_leap_counts_from_the_greatest_of_the_times_that_convinced():
+    far = [900, 930, *(901 + n for n in range(CONVINCING - 2))]
+    result = agreed(timed_flow([1, 2, *far, 924, 925, 980, 981], lateness=5, ahead=50))
+    assert values(result, "ts") == [1, 2, 925, 980, 981]
+    assert values(result, "ts", "late") == [*far, 924]
+
+
+def test_a_stream_may_end_with_a_leap():
+    far = [900] * CONVINCING
+    result = agreed(timed_flow([1, 2, *far], ahead=50, heartbeats={CONVINCING + 2: 950}))
+    assert (values(result, "ts"), values(result, "ts", "late")) == ([1, 2], far)
+    flow = timed_flow([1, 2, *far], ahead=50)
+    assert values(agreed(flow), "ts") == [1, 2]
+
+
+def test_the_doubted_times_of_each_source_are_its_own():
+    flow = Flow("timed", buckets=4)
+    half = CONVINCING // 2 + 1
+    streams = [
+        flow.source(f"s{n}", memory([{"ts": t} for t in [1, 2, *([900] * half), 3]]))
+        for n in range(2)
+    ]
+    clock = streams[0].union("all", streams[1]).timed("clock", "ts", ahead=50)
+    clock.sink("out", collect())
+    clock.late.sink("late", collect())
+    result = agreed(flow)
+    assert values(result, "ts") == [1, 1, 2, 2, 3, 3]
+    assert len(result.rows("late")) == 2 * half
+
+
+def test_a_clock_that_has_leapt_does_not_go_back_when_its_source_ends():
+    kernel = kernel_of()
+    leapt = arriving(1, 2, *([900] * CONVINCING), first=0)
+    assert shown(kernel, leapt, Root(20, 0, 20, 0))[0] == [1, 2]
+    reached = kernel.frontier(Root(20, 0, 20, 0))
+    shown(kernel, arriving(first=CONVINCING + 2, passed=LAST), Root(21, 0, 21, 0))
+    assert kernel.frontier(Root(21, 0, 21, 0)) >= reached
+    assert kernel.frontier(end(FIRST)) >= reached
+
+
+def test_what_is_doubted_survives_in_a_checkpoint():
+    now = Root(99, 0, 99, 0)
+    saved, changed, third = kernel_of(), kernel_of(), kernel_of()
+    shown(saved, arriving(1, 2, 900, 901, first=0), now)
+    changed.stores[0].restore(saved.stores[0].snapshot(), [0])
+    changed.stores[0].track()
+    shown(changed, arriving(*([902] * 5), first=4), now)
+    third.stores[0].restore(saved.stores[0].snapshot(), [0])
+    third.stores[0].replay(changed.stores[0].changes(), [0])
+    assert shown(third, arriving(*([903] * (CONVINCING - 8)), first=9), now)[0] == []
+    assert third.frontier(now).time == 2
+    shown(third, arriving(904, first=CONVINCING + 1), now)
+    assert third.frontier(now).time == 904

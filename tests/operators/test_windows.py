@@ -68,6 +68,19 @@ def expected(windows: dict[tuple[str | None, int, int], list[float | None]]) -> 
     return sorted(made, key=lambda one: one[0])
 
 
+def test_an_offset_may_go_back_whatever_it_is_given_as():
+    microseconds = pa.timestamp("us")
+    hours = tumbling(timedelta(hours=24), timedelta(hours=-2)).spans("step", microseconds)
+    assert hours == tumbling(86_400_000_000, -7_200_000_000).spans("step", microseconds)
+    assert hours.offset == -7_200_000_000
+
+
+def test_a_long_offset_is_taken_to_the_microsecond():
+    years = timedelta(days=365_000, microseconds=1)
+    spans = tumbling(timedelta(days=1), years).spans("step", pa.timestamp("us"))
+    assert spans.offset == 365_000 * 86_400_000_000 + 1
+
+
 @given(EVENTS, st.integers(1, 12), st.integers(-5, 5), st.data())
 def test_tumbling_windows_hold_the_tuples_between_start_and_end(events, size, offset, data):
     made = run(

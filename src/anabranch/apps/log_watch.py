@@ -14,6 +14,11 @@ came after many failed attempts from the same host. By event time, which is that
 
 The steps are a chain, so logins pass `Range` and `Cutoff` beside the bursts. `Events` is the clock;
 it is stateful here, all others are of the paper's kinds. Its sink `Results` is called `out`.
+
+When clocks are set back, lines in local time say the same hour twice, and which of them is meant
+cannot be told from a line. The first is taken, so lines of the second are too late, and go to the
+sink `late`: in that hour no break-in is seen. With a `lateness` of an hour they count, among those
+of the hour before. Lines that tell how far they are from UTC, as RFC 5424 has it, do not suffer.
 """
 
 from __future__ import annotations
@@ -36,7 +41,9 @@ from anabranch.apps.parts.ssh_log import BREAK_INS, LAST_DAY, attempts, log_line
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
+from anabranch.operators.local_times import UTC_NAME
 from anabranch.operators.parse_syslog import parse_syslog
+from anabranch.operators.rows import python_rows
 from anabranch.operators.runs import Runs
 from anabranch.operators.shapes import expand
 from anabranch.state.positions import Ints
@@ -121,6 +128,7 @@ def build(
     within: timedelta = timedelta(minutes=5),
     pam: bool = False,
     year: Year | None = None,
+    zone: str = UTC_NAME,
     lateness: timedelta = timedelta(seconds=10),
     break_ins: float = BREAK_INS,
     seed: int = 0,
@@ -139,6 +147,7 @@ def build(
             day on which it ends: 2026-03-01. By default, files are taken to be of the year that
             begins with their first line, the last such year before they were written; a generated
             log is of 2026.
+        zone: The time zone of lines that do not say theirs, by its IANA name: Europe/Berlin.
         lateness: How far out of order lines may come.
         break_ins: Which share of the generated lines is a break-in.
         seed: Decides the generated log.
@@ -161,9 +170,9 @@ def build(
         source: Any = generate(made, LINES, rows=rows, seed=seed)
     else:
         paths = paths_of(input, "RawLines", ["RawLines"])
-        source, last = log_files("log-watch", paths, year)
+        source, last = log_files("log-watch", paths, year, zone)
     lines = flow.source("RawLines", source)
-    read = lines.apply("Lines", parse_syslog("line", last, on_error="side"))
+    read = lines.apply("Lines", parse_syslog("line", last, on_error="side", zone=zone))
     events = (
         read.map("ParsedLines", lambda b: attempts(b["program"], b["message"], pam), **_ATTEMPT)
         .apply("RawEvents", each_attempt)
@@ -214,7 +223,7 @@ def summary(found: Mapping[str, pa.Table]) -> str:
     lines = [
         f"  {row['ts']}  {row['user']} from {row['rhost']}, "
         f"which failed for {row['seconds']} s; {row['bursts']:,} bursts before"
-        for row in table.slice(0, SHOWN).to_pylist()
+        for row in python_rows(table.slice(0, SHOWN))
     ]
     users = pc.count_distinct(table["user"]).as_py()
     return "\n".join([f"{table.num_rows:,} break-ins, at {users:,} users:", *lines])

@@ -13,6 +13,11 @@ Beside the paper's steps stand `Syslog`, which parses the line around the messag
 are parsed. So a bad line is counted if it speaks of a failure; all others are nobody's concern, and
 pass unread. What loggers write as `last message repeated 5 times` counts nothing, since it does not
 say what was repeated; rsyslog's `message repeated 5 times: [ … ]` counts five times.
+
+When clocks are set back, lines in local time say the same hour twice, and which of them is meant
+cannot be told from a line. The first is taken, so lines of the second are too late, and go to the
+sink `late`: in that hour nobody is watched. With a `lateness` of an hour they count, among those of
+the hour before. Lines that tell how far they are from UTC, as RFC 5424 has it, do not suffer.
 """
 
 from __future__ import annotations
@@ -33,6 +38,7 @@ from anabranch.apps.parts.ssh_log import LAST_DAY, attempts, log_lines
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators import aggregates
+from anabranch.operators.local_times import UTC_NAME
 from anabranch.operators.parse_syslog import parse_syslog
 from anabranch.operators.shapes import Expand, expand
 from anabranch.operators.windows import tumbling
@@ -64,6 +70,7 @@ def build(
     window: timedelta = timedelta(minutes=1),
     pam: bool = False,
     year: Year | None = None,
+    zone: str = UTC_NAME,
     lateness: timedelta = timedelta(seconds=10),
     seed: int = 0,
 ) -> Flow:
@@ -81,6 +88,7 @@ def build(
             day on which it ends: 2026-03-01. By default, files are taken to be of the year that
             begins with their first line, the last such year before they were written; a generated
             log is of 2026.
+        zone: The time zone of lines that do not say theirs, by its IANA name: Europe/Berlin.
         lateness: How far out of order lines may come.
         seed: Decides the generated log.
 
@@ -102,10 +110,10 @@ def build(
         source: Any = generate(made, LINES, rows=rows, seed=seed)
     else:
         paths = paths_of(input, "lines", ["lines"])
-        source, last = log_files("network-monitoring", paths, year)
+        source, last = log_files("network-monitoring", paths, year, zone)
     lines = flow.source("lines", source)
     read = lines.filter("AuthFailureFilter", _tells_of_failure).apply(
-        "Syslog", parse_syslog("line", last, on_error="side")
+        "Syslog", parse_syslog("line", last, on_error="side", zone=zone)
     )
     timed = read.apply("FailureParser", failure_parser(pam)).timed(
         "FailureTime", "ts", lateness=lateness, ahead=FAR

@@ -48,6 +48,7 @@ from anabranch.io import collect, files, generate, parquet
 from anabranch.operators.aggregates import count, mean
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.parse import parse_json
+from anabranch.operators.rows import python_rows
 from anabranch.operators.screen import screen
 from anabranch.operators.shapes import Expand, Filter, expand
 from anabranch.operators.shared import buckets_of
@@ -187,7 +188,7 @@ def summary(found: Mapping[str, pa.Table]) -> str:
     first = ranking.filter(pc.equal(ranking["rank"], 1))["hashtag"]
     lines.append(f"{len(windows):,} rankings, led by {len(pc.unique(first)):,} hashtags; the last:")
     trend = ranking.filter(pc.equal(ranking["window_end"], pc.max(windows)))
-    lines += [f"  {row['rank']:>2}  #{row['hashtag']}  {row['n']:,}" for row in trend.to_pylist()]
+    lines += [f"  {row['rank']:>2}  #{row['hashtag']}  {row['n']:,}" for row in python_rows(trend)]
     return "\n".join(lines)
 
 

@@ -194,8 +194,8 @@ def summary(found: Mapping[str, pa.Table]) -> str:
         f"off by {row['off']:.1%}".replace("%", " %")
         for row in shown
     ]
-    said = f"{spikes.num_rows:,} of {table.num_rows:,} readings are spikes; the largest:"
-    return "\n".join([said, *lines])
+    said = f"{spikes.num_rows:,} of {table.num_rows:,} readings are spikes"
+    return "\n".join([f"{said}; the largest:", *lines]) if lines else said
 
 
 def random_readings(devices: int, spikes: float, seed: int) -> Any:

@@ -18,7 +18,7 @@ from anabranch.io.transaction import require_fit
 SCHEMA_FILE = ".schema.arrow"
 PENDING = ".pending-"
 OF_TASK = re.compile(r"\.pending-(\d{12,})-.*")
-COMMITTED = re.compile(r"part-(\d{8,})(?:-\d{3,})?\.(parquet|csv|jsonl)")
+COMMITTED = re.compile(r"part-(\d{8,})(?:-(\d{3,}))?\.(parquet|csv|jsonl)")
 
 
 class Writer(Protocol):
@@ -46,10 +46,13 @@ class Encoding(Protocol):
 
 
 def committed_files(directory: str) -> dict[str, int]:
-    """The names of the visible files and their versions, in version order."""
+    """The names of the visible files and their versions, by version and number within it.
+
+    Directories list their files in any order, which must not show in what is read back.
+    """
     found = {name: COMMITTED.fullmatch(name) for name in os.listdir(directory)}
-    versions = {name: int(match[1]) for name, match in found.items() if match}
-    return dict(sorted(versions.items(), key=lambda item: item[1]))
+    places = {name: (int(m[1]), int(m[2] or 0)) for name, m in found.items() if m}
+    return {name: places[name][0] for name in sorted(places, key=lambda n: (*places[n], n))}
 
 
 def kept_schema(directory: str) -> pa.Schema | None:

@@ -14,6 +14,8 @@ from anabranch.io.blocks import BlockReader
 from anabranch.io.formats import COMPRESSED, FORMATS, BadFile, Format, Wanted
 from anabranch.io.formats.text import first_lines
 from anabranch.io.source import Chunk, Extent, Source
+from anabranch.operators.schemas import SchemaLike
+from anabranch.operators.schemas import schema as as_schema
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 OPEN_READERS = 64
@@ -22,7 +24,7 @@ OPEN_READERS = 64
 def files(
     paths: Paths,
     format: str | None = None,
-    schema: pa.Schema | None = None,
+    schema: SchemaLike = None,
     on_bad_file: Literal["fail", "skip"] = "fail",
 ) -> FilesSource:
     r"""Read Parquet, CSV, JSON lines or text files, none of which may change while they are read.
@@ -33,8 +35,10 @@ def files(
             of their paths.
         format: "parquet", "csv", "jsonl" or "text"; by default what the suffix says. Text and
             CSV and JSON may be compressed (.gz, .bz2, .zst, .lz4).
-        schema: The columns to read, and their types; by default those of the first file, which
-            all others must then have too.
+            Blank lines in CSV and JSON are passed over. A quoted CSV field may go on in the next
+            line, unless the file is read as text and its lines are parsed (`parse_csv`).
+        schema: The columns to read, and their types, as an Arrow schema or as text; by default
+            those of the first file, which all others must then have too.
         on_bad_file: "fail", or "skip": go on after a file that cannot be read, and count it in
             `skipped_files`. What could be read before the damage stays.
 
@@ -59,7 +63,7 @@ class FilesSource(Source):
         self,
         paths: Paths,
         format: str | Format | None = None,
-        schema: pa.Schema | None = None,
+        schema: SchemaLike = None,
         on_bad_file: str = "fail",
     ) -> None:
         """Remember what to read; nothing is looked up before it is needed."""
@@ -76,7 +80,7 @@ class FilesSource(Source):
                 "on_bad_file='fail' or 'skip'", repr(on_bad_file), "pass one of those"
             )
         self._given_format = FORMATS[format] if isinstance(format, str) else format
-        self._given_schema = schema
+        self._given_schema = None if schema is None else as_schema(schema, "files")
         self._skip_bad = on_bad_file == "skip"
         self._skipped: dict[str, str] = {}
         self._parts: tuple[str, ...] | None = None

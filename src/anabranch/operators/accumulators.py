@@ -77,42 +77,38 @@ class Count(Accumulator):
         return [pa.field(self.part("count"), pa.int64())]
 
     def lift(self, column: pa.Array | None, rows: int) -> Parts:
-        return {self.part("count"): _counted(column, rows)}
+        return {self.part("count"): counted(column, rows)}
 
     def merge(self, state: Parts, codes: Ints, given: Parts) -> None:
         add_at(state[self.part("count")], codes, given[self.part("count")])
 
     def scan(self, state: Parts, runs: Runs, given: Parts) -> Parts:
-        return _scan_sum(self.part("count"), state, runs, given)
+        return scan_sum(self.part("count"), state, runs, given)
 
     def finish(self, state: Parts) -> pa.Array:
         return pa.array(state[self.part("count")], pa.int64())
 
 
 class Sum(Accumulator):
-    """The total: 64-bit integers (which wrap around) or doubles added from left to right."""
-
-    def __init__(self, name: str, out: pa.DataType, total: pa.DataType) -> None:
-        """Name, result type, and the type in which values are added up."""
-        super().__init__(name, out)
-        self._total = total
+    """The total of doubles, added from left to right; of integers see `whole_sums.py`."""
 
     @property
     def fields(self) -> list[pa.Field]:
-        return [pa.field(self.part("total"), self._total), pa.field(self.part("count"), pa.int64())]
+        parts = (("total", pa.float64()), ("count", pa.int64()))
+        return [pa.field(self.part(name), kind) for name, kind in parts]
 
     def lift(self, column: pa.Array | None, rows: int) -> Parts:
         assert column is not None
-        values = from_arrow(column).astype(dtype_of(self._total), copy=False)
-        return {self.part("total"): values, self.part("count"): _counted(column, rows)}
+        values = from_arrow(column).astype(np.float64, copy=False)
+        return {self.part("total"): values, self.part("count"): counted(column, rows)}
 
     def merge(self, state: Parts, codes: Ints, given: Parts) -> None:
         for name in (self.part("total"), self.part("count")):
             add_at(state[name], codes, given[name])
 
     def scan(self, state: Parts, runs: Runs, given: Parts) -> Parts:
-        total = _scan_sum(self.part("total"), state, runs, given)
-        return total | _scan_sum(self.part("count"), state, runs, given)
+        total = scan_sum(self.part("total"), state, runs, given)
+        return total | scan_sum(self.part("count"), state, runs, given)
 
     def finish(self, state: Parts) -> pa.Array:
         nothing = state[self.part("count")] == 0
@@ -124,8 +120,7 @@ class Mean(Sum):
 
     def finish(self, state: Parts) -> pa.Array:
         count = state[self.part("count")]
-        total = state[self.part("total")].astype(np.float64)
-        return masked(total / np.maximum(count, 1), count == 0, self.out)
+        return masked(state[self.part("total")] / np.maximum(count, 1), count == 0, self.out)
 
 
 class Extreme(Accumulator):
@@ -210,13 +205,15 @@ def masked(values: npt.NDArray[Any], nulls: npt.NDArray[np.bool_], kind: pa.Data
     return pa.array(values, mask=nulls, from_pandas=False).view(kind)
 
 
-def _counted(column: pa.Array | None, rows: int) -> Ints:
+def counted(column: pa.Array | None, rows: int) -> Ints:
+    """One for each value that is not null; constant when none is."""
     if column is None or not column.null_count:
         return np.broadcast_to(np.int64(1), rows)
     return valid(column).astype(np.int64)
 
 
-def _scan_sum(name: str, state: Parts, runs: Runs, given: Parts) -> Parts:
+def scan_sum(name: str, state: Parts, runs: Runs, given: Parts) -> Parts:
+    """Add a state column up, and return what it is after each row."""
     if given[name].strides == (0,) and len(runs):
         running = (runs.ranks() + 1) * given[name][0] + state[name][runs.codes]
     else:

@@ -60,7 +60,7 @@ class EveryKernel(AggregationKernel):
         after = self.functions.scan(state, runs, self.functions.lift(batch))
         self.functions.write(self.table, groups.slots, state)
         keys = [decoded_key(batch.column(n)) for n in self.operator.key]
-        columns = [*keys, *self.functions.results(after)]
+        columns = [*keys, *self.results(keys, after)]
         made = pa.RecordBatch.from_arrays(columns, schema=self.context.outputs[0].schema)
         return [Jumbo(made, jumbo.positions.pad(self.context.depth))]
 
@@ -88,7 +88,7 @@ class ChangesKernel(AggregationKernel):
         last = np.empty(len(slots), np.int64)
         last[codes] = np.arange(len(jumbo))  # the last assignment to a key stays
         keys = [decoded_key(jumbo.batch.column(n)).take(pa.array(last)) for n in self.operator.key]
-        results = self.functions.results(self.functions.read(self.table, slots))
+        results = self.results(keys, self.functions.read(self.table, slots))
         positions = jumbo.positions.pad(self.context.depth).take(last)
         return [self.result([*keys, *results], positions)]
 

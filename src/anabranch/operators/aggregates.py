@@ -1,9 +1,10 @@
 """Aggregate functions: what a user names, and the accumulators of a step that uses several.
 
 Nulls are passed over, as in SQL: `count("x")` counts values, `count()` rows; a sum, mean, extreme,
-first or last of nothing is null. Integers add up in 64 bits and wrap around; floats add up in
-doubles, from left to right. NaN counts as greater than any number (Spark's rule): `max` is NaN once
-a NaN came, `min` only when nothing else did; both give 0.0 for -0.0.
+first or last of nothing is null. Integers add up exactly; a sum of them that is none of 64 bits is
+an error, a mean of them is a double. Floats add up in doubles, from left to right. NaN counts as
+greater than any number (Spark's rule): `max` is NaN once a NaN came, `min` only when nothing else
+did; both give 0.0 for -0.0.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from anabranch.operators.accumulators import Accumulator, Count, Extreme, Mean, 
 from anabranch.operators.choosing import ExtremeObject, Pick, PickAnywhere
 from anabranch.operators.runs import Runs
 from anabranch.operators.schemas import columns_of
+from anabranch.operators.whole_sums import WholeMean, WholeSum
 from anabranch.state.positions import Ints, Positions
 from anabranch.state.table import KeyedTable
 from anabranch.state.values import dtype_of, from_arrow, to_arrow, zeros_of
@@ -70,7 +72,7 @@ class Aggregate:
     def combines(self, given: pa.Schema) -> bool:
         """Whether parts of the input can be aggregated apart without changing the result."""
         if self.function in (Function.SUM, Function.MEAN) and self.exact:
-            return not pt.is_floating(plain(given.field(self.column).type))
+            return self._is_whole(given)
         return True
 
     def accumulator(self, name: str, given: pa.Schema, in_order: bool = True) -> Accumulator:
@@ -81,9 +83,9 @@ class Aggregate:
             case Function.COUNT:
                 return Count(name, out)
             case Function.SUM:
-                return Sum(name, out, out)
+                return (WholeSum if self._is_whole(given) else Sum)(name, out)
             case Function.MEAN:
-                return Mean(name, out, _total(plain(given.field(self.column).type)))
+                return (WholeMean if self._is_whole(given) else Mean)(name, out)
             case Function.MIN | Function.MAX:
                 held_as_object = dtype_of(out).hasobject
                 return (ExtremeObject if held_as_object else Extreme)(name, out, largest)
@@ -91,6 +93,9 @@ class Aggregate:
                 return (Pick if in_order else PickAnywhere)(
                     name, out, self.function is Function.LAST
                 )
+
+    def _is_whole(self, given: pa.Schema) -> bool:
+        return not pt.is_floating(plain(given.field(self.column).type))
 
     def _misfit(self, step: str, name: str, wanted: str, kind: pa.DataType) -> SchemaError:
         return SchemaError(
@@ -202,7 +207,11 @@ def count(column: str | None = None) -> Aggregate:
 
 
 def sum(column: str, *, exact: bool = True) -> Aggregate:
-    """The total; `exact=False` lets floats be added up in any order, so that they combine."""
+    """The total; `exact=False` lets floats be added up in any order, so that they combine.
+
+    Integers add up to an int64. Where a total is none, the run fails: cast the column to double
+    before, if rounded totals will do.
+    """
     return Aggregate(Function.SUM, column, exact)
 
 

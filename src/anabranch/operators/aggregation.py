@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import BuildError, SchemaError
+from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.graph import StateKind, StreamType
+from anabranch.operators.accumulators import Parts
 from anabranch.operators.aggregates import Accumulators, Aggregate, plain
 from anabranch.operators.base import Kernel, KernelContext, Operator, key_columns
 from anabranch.operators.schemas import columns_of
+from anabranch.operators.whole_sums import TooLarge
 from anabranch.operators.windows import WINDOW_END, WINDOW_START, Window
 from anabranch.state.hashing import hash_columns, order_prefix
 from anabranch.state.key_words import SUPPORTED, kind_of
@@ -214,6 +216,21 @@ class AggregationKernel(Kernel):
         """The table with all state."""
         return self.store.table
 
+    def results(self, keys: Sequence[pa.Array], state: Parts) -> list[pa.Array]:
+        """One column per function, from the states of these keys."""
+        try:
+            return self.functions.results(state)
+        except TooLarge as error:
+            key = [column[error.row].as_py() for column in keys]
+            function = self.operator.functions[error.name]
+            where = f" for key {(key[0] if len(key) == 1 else tuple(key))!r}" if key else ""
+            raise OperatorError(
+                self.context.step,
+                f"a total of 64 bits in {error.name} = sum({function.column!r})",
+                f"{error.total}{where}",
+                f"cast {function.column!r} to double before this step, as in .map(…)",
+            ) from error
+
     def result(self, columns: Sequence[pa.Array], positions: Positions) -> Jumbo | None:
         """Results in sequential order; None when there are none."""
         if not len(positions):
@@ -227,7 +244,7 @@ class AggregationKernel(Kernel):
         if not len(slots):
             return None
         keys = self.store.keys_at(slots)
-        results = self.functions.results(self.functions.read(self.table, slots))
+        results = self.results(keys, self.functions.read(self.table, slots))
         self.table.remove(slots)
         times = np.broadcast_to(np.int64(LAST), len(slots))
         return self.result([*keys, *results], self.apart(times, self.context.closing_rank, keys))

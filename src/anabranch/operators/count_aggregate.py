@@ -76,7 +76,7 @@ class CountKernel(AggregationKernel):
         complete = np.flatnonzero(sizes == full)
         rows = last_rows[complete]
         keys = [k.take(pa.array(segments.owner[complete])) for k in self.store.keys_at(slots)]
-        columns = [*keys, *self.functions.results(taken(state, complete))]
+        columns = [*keys, *self.results(keys, taken(state, complete))]
         positions = jumbo.positions.pad(self.context.depth).take(rows)
         level = np.broadcast_to(np.int64(0), len(rows))
 

@@ -68,6 +68,8 @@ class DeduplicateKernel(Kernel):
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """A mask over the batch; then forget the keys that may pass again anyway."""
         jumbo = inputs[0]
+        if self._within == 0:  # no time need go: every tuple passes, so none is remembered
+            return [None if jumbo is None else Jumbo(jumbo.batch, jumbo.positions)]
         out: Jumbo | None = None
         if jumbo is not None and len(jumbo):
             passing = self._passing(jumbo)
@@ -86,8 +88,6 @@ class DeduplicateKernel(Kernel):
         if self._within is None:
             passing[order.take(firsts[groups.fresh])] = True
             return passing
-        if self._within == 0:
-            return ~passing
         times = jumbo.positions.columns[0].take(order)
         last = table.time(groups.slots)
         chosen = pick_apart(codes, times, firsts, last, groups.fresh, self._within)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from anabranch.errors import OperatorError
+from anabranch.operators.exact_values import exact_array
 from anabranch.operators.invocation import Emission
 from anabranch.state.positions import Jumbo, Positions
 
@@ -18,18 +18,10 @@ def jumbo_of(made: list[Emission], step: str, wanted: pa.Schema, width: int) -> 
     if not made:
         return None
     made.sort(key=lambda e: e.position)
-    arrays = []
-    for index, column in enumerate(wanted):
-        values = [e.values[index] for e in made]
-        try:
-            arrays.append(pa.array(values, type=column.type))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-            raise OperatorError(
-                step,
-                f"{column.name!r} of type {column.type}",
-                str(error),
-                "emit values of the declared type",
-            ) from error
+    arrays = [
+        exact_array(step, column, [e.values[index] for e in made])
+        for index, column in enumerate(wanted)
+    ]
     batch = pa.RecordBatch.from_arrays(arrays, schema=wanted)
     return Jumbo(batch, Positions.of_rows([e.position for e in made], width))
 

@@ -7,6 +7,7 @@ nevertheless treated as if it were alone.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,21 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from anabranch.operators.instants import is_instant, to_instants
-from anabranch.operators.looks import JsonLooks, looks_in_csv, no_such_value
-from anabranch.operators.read_together import Grammar, Parsed, ReadTogether, Sifted
+from anabranch.operators.looks import (
+    NO_OBJECT,
+    JsonLooks,
+    looks_in_csv,
+    no_such_value,
+    shortened,
+)
+from anabranch.operators.read_together import (
+    BLANK,
+    Grammar,
+    Parsed,
+    ReadTogether,
+    Sifted,
+    plain_words,
+)
 from anabranch.state.key_words import Mask
 
 __all__ = ["Csv", "Grammar", "Json", "Parsed", "nullable"]
@@ -26,6 +40,7 @@ JSON_SPACE = " \t\r\n"
 # After a brace that closes an object may come a comma, a closing bracket or the end; anything else
 # is either inside a string or the start of a second document.
 _AFTER_OBJECT = r"\}\s*[^\s,\]}]"
+_NAMED_COLUMN = re.compile(r"CSV column #(\d+): ")
 _NO_TIME = "Failed to convert JSON to timestamp"
 
 
@@ -57,6 +72,24 @@ class Json(ReadTogether):
         for row in np.flatnonzero(doubtful.to_numpy(zero_copy_only=False)):
             sane[row] &= _is_one_document(texts[int(row)].as_py())
         return sane
+
+    def complaint(self, text: str) -> str:
+        """Whether there is anything at all."""
+        return NO_OBJECT if text.strip() else BLANK
+
+    def explain(self, text: pa.Array, error: pa.ArrowInvalid) -> str:
+        """Name the first field that cannot be read by itself."""
+        for field in self._out if self._reads(text, pa.schema([])) else ():
+            if not self._reads(text, pa.schema([field])):
+                return no_such_value(field, _value_in(text[0].as_py(), field.name))
+        return f"{NO_OBJECT}: {plain_words(error)}"
+
+    def _reads(self, text: pa.Array, columns: pa.Schema) -> bool:
+        try:
+            Json(columns).read(text)
+        except pa.ArrowInvalid:
+            return False
+        return True
 
     def sift(self, texts: pa.Array) -> Sifted:
         """By what Python reads."""
@@ -119,12 +152,33 @@ class Csv(ReadTogether):
         sane = np.ones(len(texts), np.bool_)
         if len(self._out) > 1:
             sane &= pc.greater(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False)
+            for row in np.flatnonzero(pc.ascii_is_space(texts).to_numpy(zero_copy_only=False)):
+                sane[row] = self._separator in texts[int(row)].as_py()
         special = pc.match_substring_regex(texts, r'["\r\n]').to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(special)
         if len(rows):
             whole = pc.match_substring_regex(texts.take(pa.array(rows)), self._record)
             sane[rows] &= whole.to_numpy(zero_copy_only=False)
         return sane
+
+    def complaint(self, text: str) -> str:
+        """Of a quote that stays open, that a record is one text."""
+        if not text.strip() and len(self._out) > 1:
+            return BLANK
+        if text.count('"') % 2:
+            torn = "a quoted field that goes on in the next line is not supported"
+            return f"{torn}: {shortened(text)}"
+        return f"no CSV record: {shortened(text)}"
+
+    def explain(self, text: pa.Array, error: pa.ArrowInvalid) -> str:
+        """Name the field that Arrow means, or the first that should be a time and is none."""
+        cells = self._table(text, dict.fromkeys(self._out.names, pa.string()))
+        named = _NAMED_COLUMN.search(str(error))
+        for place in self._instants if named is None else [int(named[1])]:
+            field, cell = self._out.field(place), cells.column(place).combine_chunks()
+            if named is not None or not _is_time(cell, field.type):
+                return no_such_value(field, cell[0].as_py())
+        return f"no CSV record: {plain_words(error)}"
 
     def sift(self, texts: pa.Array) -> Sifted:
         """By the number of fields, and by what each field looks like."""
@@ -190,6 +244,22 @@ def nullable(columns: pa.Schema) -> pa.Schema:
 def _without_empty(texts: pa.Array) -> pa.Array:
     empty = pc.equal(texts, "")
     return pc.if_else(empty, pa.scalar(None, pa.string()), texts) if empty.true_count else texts
+
+
+def _value_in(text: str, name: str) -> Any:
+    """A field of a JSON object; the whole text where Python does not read it."""
+    try:
+        return json.loads(text, strict=False)[name]
+    except (ValueError, RecursionError, KeyError):
+        return text
+
+
+def _is_time(text: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        to_instants(_without_empty(text), kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _lines(texts: pa.Array) -> pa.Buffer:

@@ -90,11 +90,15 @@ class JsonLooks:
 
 def no_such_value(field: pa.Field, value: Any) -> str:
     """What is wrong with a value that is surely none of a field's type."""
-    shown = repr(value)
-    short = shown if len(shown) <= 100 else shown[:97] + "..."
     noted = about(field)
     where = f"{field.name!r} ({noted})" if noted else repr(field.name)
-    return f"no {field.type} in {where}: {short}"
+    return f"no {field.type} in {where}: {shortened(value)}"
+
+
+def shortened(value: Any) -> str:
+    """A value as text, short enough to be said of a row."""
+    shown = repr(value)
+    return shown if len(shown) <= 100 else shown[:97] + "..."
 
 
 def about(field: pa.Field) -> str:

@@ -1,7 +1,8 @@
 """Parse: a column of texts, one JSON object or one CSV record each, becomes columns.
 
 How texts are read is said in `grammars.py`; here is the step that does it, and what becomes of bad
-ones.
+ones. Where a text is all that a row has, as in the lines of a file, one that its grammar calls
+blank is no bad row but none: it is passed over, as readers of such files do.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.graph import StreamType
 from anabranch.operators.base import Kernel, KernelContext, OnError, Outputs, describe_row
 from anabranch.operators.grammars import Csv, Grammar, Json, Parsed, nullable
+from anabranch.operators.read_together import BLANK
 from anabranch.operators.schemas import SchemaLike, columns_of, schema
 from anabranch.operators.shapes import BatchKernel, Map, attach, rejected
 from anabranch.state.positions import Jumbo, Root
@@ -77,6 +79,7 @@ class ParseKernel(BatchKernel):
         """A running copy."""
         super().__init__(context, operator)
         self._parse = operator
+        self._of_lines = len(context.inputs[0].schema) == 1
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """Good texts become rows; bad ones follow `on_error`."""
@@ -121,6 +124,8 @@ class ParseKernel(BatchKernel):
             bad += [(int(good[row]), why) for row, why in empty.items()]
             filled = np.setdiff1d(np.arange(len(good)), list(empty))
             parts, good = [table.take(pa.array(filled))], good[filled]
+        if self._of_lines:
+            bad = [(row, why) for row, why in bad if why != BLANK]
         return Parsed(parts if len(good) else [], good, sorted(bad))
 
 
@@ -145,7 +150,7 @@ def parse_json(
     on_error: OnError | str = OnError.FAIL,
     keeps: str | Sequence[str] = (),
 ) -> Parse:
-    """Read a column of JSON objects.
+    """Read a column of JSON objects; blank lines are passed over if there is no other column.
 
     Args:
         column: The column of texts.
@@ -171,6 +176,10 @@ def parse_csv(
     keeps: str | Sequence[str] = (),
 ) -> Parse:
     """Read a column of CSV records; fields may be quoted with `"`, a quote inside is doubled.
+
+    Each text is a record. A quoted field may hold a line break only if its text does: where the
+    texts are the lines of a file, such a record is torn into two bad ones, and the reason of the
+    first says so. Blank lines are passed over if there is no other column.
 
     Args:
         column: The column of texts.

@@ -12,6 +12,12 @@ The first has no year as a rule. Which one is meant follows from the line and fr
 argument, never from a clock or from other lines: a line is of the twelve months up to the last day
 of the log. For a log of one year that day is the 31st of December; a log that runs over New Year is
 read with the day it ends on. A 29th of February that these months do not have is a bad line.
+
+A time that tells no zone is of the step's. Where clocks are set forward, a time of the hour that is
+left out is a bad line. Where they are set back, an hour comes twice, and a line does not say which
+of them it is of: the first is taken (`local_times.py`). Lines of the second hour then come an hour
+too early, so that most clocks find them late. RFC 5424 has no such hours, since its times tell how
+far they are from UTC.
 """
 
 from __future__ import annotations
@@ -29,6 +35,7 @@ import pyarrow.compute as pc
 from anabranch.errors import BuildError
 from anabranch.operators.base import OnError
 from anabranch.operators.grammars import Parsed
+from anabranch.operators.local_times import UTC_NAME, in_utc, required_zone
 from anabranch.operators.parse import Parse
 from anabranch.state.positions import Ints
 
@@ -84,6 +91,7 @@ class _Flaw(IntEnum):
     NO_DAY_OF_THE_LOG = 4
     NO_DAY = 5
     NO_CLOCK = 6
+    LEFT_OUT = 7
 
 
 Flaws = npt.NDArray[np.int8]
@@ -94,9 +102,9 @@ class Syslog:
 
     name = "a syslog line"
 
-    def __init__(self, last_day: date) -> None:
-        """Say when the log ends, for lines that do not tell their year."""
-        self._last_day = last_day
+    def __init__(self, last_day: date, zone: str = UTC_NAME) -> None:
+        """Say when the log ends and where it is, for lines that do not tell their year or zone."""
+        self._last_day, self._zone = last_day, zone
         self._reasons = {
             _Flaw.NO_LINE: "no syslog line",
             _Flaw.NO_TIME: "no time",
@@ -104,6 +112,7 @@ class Syslog:
             _Flaw.NO_DAY_OF_THE_LOG: f"no such day in the twelve months up to {last_day}",
             _Flaw.NO_DAY: "no such day",
             _Flaw.NO_CLOCK: "no such time of day",
+            _Flaw.LEFT_OUT: f"a time that {zone} leaves out",
         }
 
     def check(self) -> None:
@@ -168,7 +177,7 @@ class Syslog:
                 chosen = part
                 if len(rows) < len(lengths):
                     chosen = {name: part[name].take(pa.array(rows)) for name in _TIME_PARTS}
-                times[rows], flaws[rows] = _to_the_point(chosen, *read(chosen))
+                times[rows], flaws[rows] = self._to_the_point(chosen, *read(chosen))
         unknown = (times < _FIRST_US) | (times >= _END_US)  # to Python's calendar
         flaws[(flaws == _Flaw.NONE) & unknown] = _Flaw.NO_DAY
         return times, flaws
@@ -179,6 +188,26 @@ class Syslog:
         month, day, last = _month(chars), _number(chars[:, 4:6]), self._last_day
         later = (month > last.month) | ((month == last.month) & (day > last.day))
         return _moments(last.year - later, month, day, chars[:, 7:15], _Flaw.NO_DAY_OF_THE_LOG)
+
+    def _to_the_point(
+        self, part: dict[str, pa.Array], times: Ints, flaws: Flaws
+    ) -> tuple[Ints, Flaws]:
+        """Times of whole seconds in UTC, with their fractions."""
+        if _says(part["fraction"]):
+            times = times + _number(_characters(pc.ascii_rpad(part["fraction"], 6, "0")))
+        here, left_out = in_utc(times, self._zone)
+        if not _says(part["zone"]):
+            flaws[(flaws == _Flaw.NONE) & left_out] = _Flaw.LEFT_OUT
+            return here, flaws
+        zones = pc.replace_substring(part["zone"], ":", "")
+        lengths = pc.binary_length(zones).to_numpy(zero_copy_only=False)
+        zone = _characters(pc.if_else(pa.array(lengths < len("+0100")), "+0000", zones))
+        hours, minutes = _number(zone[:, 1:3]), _number(zone[:, 3:5])
+        ahead = np.where(zone[:, 0] == ord("-"), -1, 1) * (60 * hours + minutes)
+        tells_none = lengths == 0
+        flaws[(flaws == _Flaw.NONE) & ((hours > 23) | (minutes > 59))] = _Flaw.NO_CLOCK
+        flaws[(flaws == _Flaw.NONE) & left_out & tells_none] = _Flaw.LEFT_OUT
+        return np.where(tells_none, here, times - ahead * _MINUTE_US), flaws
 
 
 def _old_times(part: dict[str, pa.Array]) -> tuple[Ints, Flaws]:
@@ -193,21 +222,6 @@ def _iso_times(part: dict[str, pa.Array]) -> tuple[Ints, Flaws]:
     chars = _characters(part["iso"])
     year, month, day = (_number(chars[:, a:b]) for a, b in ((0, 4), (5, 7), (8, 10)))
     return _moments(year, month, day, chars[:, 11:19], _Flaw.NO_DAY)
-
-
-def _to_the_point(part: dict[str, pa.Array], times: Ints, flaws: Flaws) -> tuple[Ints, Flaws]:
-    """Times of whole seconds, with their fractions and the distance from UTC."""
-    if _says(part["fraction"]):
-        times = times + _number(_characters(pc.ascii_rpad(part["fraction"], 6, "0")))
-    if not _says(part["zone"]):
-        return times, flaws
-    zones = pc.replace_substring(part["zone"], ":", "")
-    is_utc = pc.less(pc.binary_length(zones), len("+0100"))
-    zone = _characters(pc.if_else(is_utc, "+0000", zones))
-    hours, minutes = _number(zone[:, 1:3]), _number(zone[:, 3:5])
-    ahead = np.where(zone[:, 0] == ord("-"), -1, 1) * (60 * hours + minutes)
-    flaws[(flaws == _Flaw.NONE) & ((hours > 23) | (minutes > 59))] = _Flaw.NO_CLOCK
-    return times - ahead * _MINUTE_US, flaws
 
 
 def _says(texts: pa.Array) -> bool:
@@ -271,12 +285,13 @@ def parse_syslog(
     year: int | date,
     on_error: OnError | str = OnError.FAIL,
     keeps: str | Sequence[str] = (),
+    zone: str = UTC_NAME,
 ) -> Parse:
     """Read a column of syslog lines, by RFC 3164 or RFC 5424.
 
-    A line becomes `ts` (UTC; a time without a zone is taken as UTC), `host`, `program`, `pid`,
-    `message` and `priority`; what it does not say is null. What RFC 5424 has beyond these, the
-    message's id and structured data, is passed over.
+    A line becomes `ts` (in UTC), `host`, `program`, `pid`, `message` and `priority`; what it does
+    not say is null. What RFC 5424 has beyond these, the message's id and structured data, is passed
+    over.
 
     Args:
         column: The column of texts.
@@ -286,6 +301,8 @@ def parse_syslog(
             a priority that does not exist: `fail`, `skip`, or `side` (it leaves by the port
             `errors`).
         keeps: Columns to carry along, "*" for all.
+        zone: The IANA name of the time zone of lines that tell none, such as `Europe/Berlin`. Of
+            the hour that comes twice when clocks are set back, times are those of the first.
 
     Example:
         >>> step = parse_syslog("line", year=date(2026, 3, 31))
@@ -293,7 +310,8 @@ def parse_syslog(
         >>> print(made.columns[0]["ts"][0], made.columns[0]["pid"][0])
         2025-12-31 23:59:59 7
     """
-    return Parse(column, Syslog(_last_day(year)), SYSLOG, keeps, on_error)
+    grammar = Syslog(_last_day(year), required_zone("parse_syslog", zone))
+    return Parse(column, grammar, SYSLOG, keeps, on_error)
 
 
 def _last_day(year: Any) -> date:

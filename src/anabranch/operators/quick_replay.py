@@ -26,11 +26,13 @@ import pyarrow as pa
 from anabranch.errors import OperatorError
 from anabranch.graph import StateKind
 from anabranch.operators.arranged import Arranged, is_exact
+from anabranch.operators.arrivals import refuse_unreadable
 from anabranch.operators.base import KernelContext, OnError, failure
+from anabranch.operators.exact_values import exact_array
 from anabranch.operators.invocation import Emission, KeyState, Outs
 from anabranch.operators.key_places import KeyPlaces
 from anabranch.operators.quick_invocation import Followed, Kept, quick_class
-from anabranch.operators.rows import row_class
+from anabranch.operators.rows import UNREADABLE, row_class
 from anabranch.operators.schedule import Take
 from anabranch.state.positions import Ints, Jumbo, Positions, emission_index
 from anabranch.state.store import ObjectStore
@@ -125,9 +127,13 @@ class QuickReplay:
         self._arranged, times = arranged, arranged.times()
         self._ctx.start(times)
         firsts = jumbo.batch.take(pa.array(arranged.firsts))
-        buckets, keys = self._places.of(firsts)
-        known = self._key_values(keys)
-        firings = zip(arranged.bases, arranged.rows(self._row_class, known), strict=True)
+        try:
+            buckets, keys = self._places.of(firsts)
+            known = self._key_values(keys)
+            firings = zip(arranged.bases, arranged.rows(self._row_class, known), strict=True)
+        except UNREADABLE:
+            refuse_unreadable(self._context.step, jumbo.batch)
+            raise
         try:
             if self._stateless:
                 self._fire_each(firings)
@@ -334,7 +340,8 @@ class QuickReplay:
             if values is None:
                 arrays.append(self._kept(port, place, rows))
             else:
-                arrays.append(pa.array(values, type=column.type).take(pa.array(numbers)))
+                made = exact_array(self._context.step, column, values)
+                arrays.append(made.take(pa.array(numbers)))
         return Jumbo(pa.RecordBatch.from_arrays(arrays, schema=wanted), positions)
 
     def _kept(self, port: int, place: int, rows: Ints) -> pa.Array:

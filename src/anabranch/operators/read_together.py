@@ -22,6 +22,9 @@ _FEWEST = 64
 _ATTEMPT = 512
 """So many texts could be read in the time that an attempt takes by itself."""
 
+BLANK = "a blank text"
+"""What is wrong with a text of nothing but space; a line like that can be passed over."""
+
 Bad = list[tuple[int, str]]
 
 
@@ -89,6 +92,14 @@ class ReadTogether:
         """Which texts cannot disturb others; the rest is bad."""
         raise NotImplementedError
 
+    def complaint(self, text: str) -> str:
+        """What is wrong with a text that is not sane."""
+        raise NotImplementedError
+
+    def explain(self, text: pa.Array, error: pa.ArrowInvalid) -> str:
+        """What is wrong with one text that is sane and does not parse, in words of our own."""
+        raise NotImplementedError
+
     def read(self, texts: pa.Array) -> pa.Table:
         """A row for each text; raises pa.ArrowInvalid when one of them is bad."""
         raise NotImplementedError
@@ -105,7 +116,8 @@ class ReadTogether:
         """All at once; when that fails, in pieces, until the bad ones stand alone."""
         sane = self.sane(texts)
         rows = np.flatnonzero(sane).astype(np.int64)
-        bad = [(int(row), f"no {self.name[2:]}") for row in np.flatnonzero(~sane)]
+        others = np.flatnonzero(~sane).tolist()
+        bad = [(row, self.complaint(texts[row].as_py())) for row in others]
         if bad:
             texts = texts.take(pa.array(rows))
         pieces = _Pieces(self, texts, rows)
@@ -186,8 +198,9 @@ class _Pieces:
         try:
             self._read_some(place, place + 1)
         except pa.ArrowInvalid as error:
-            seen = self._grammar.sift(self._texts.slice(place, 1)).wrong
-            why = seen.get(0, _NAMED_ROW.sub("", str(error)))
+            text = self._texts.slice(place, 1)
+            seen = self._grammar.sift(text).wrong
+            why = seen[0] if seen else self._grammar.explain(text, error)
             self._bad.append((int(self._rows[place]), why))
             return False
         return True
@@ -214,6 +227,11 @@ def _sifted(grammar: ReadTogether, texts: pa.Array, rows: Ints) -> Parsed:
     if columns and len(good[1]):
         columns = [pa.concat_tables(columns).take(pa.array(order))]
     return Parsed(columns, together[order], bad)
+
+
+def plain_words(error: pa.ArrowInvalid) -> str:
+    """What Arrow says of a text, without where it stood among those read together."""
+    return _NAMED_ROW.sub("", str(error))
 
 
 def _row_of(error: pa.ArrowInvalid, rows: int) -> int | None:

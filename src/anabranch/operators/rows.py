@@ -9,6 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.operators.times import in_microseconds
+
+UNREADABLE = (OverflowError, ValueError)
+"""What is raised where Python has no value for one of Arrow's: a time in the year 20000."""
+
 _CLASSES: dict[tuple[str, ...], type] = {}
 
 
@@ -48,18 +53,57 @@ def is_nan(value: Any) -> bool:
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """A column as Python values; datetimes hold microseconds, so nanoseconds are cut off."""
+    """A column as Python values; datetimes hold microseconds, so nanoseconds are cut off.
+
+    Raises one of `UNREADABLE` where Python has no such value.
+    """
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
-        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+        column = in_microseconds(column)
     values: list[Any] = column.to_pylist()
     return values
 
 
+def shown_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """A column as Python values to be looked at; a text stands where Python has no such value.
+
+    Example:
+        >>> shown_values(pa.array([0, 600 * 10**9], pa.timestamp("s")))
+        [datetime.datetime(1970, 1, 1, 0, 0), '20983-03-30 10:40:00']
+    """
+    try:
+        return python_values(column)
+    except UNREADABLE:
+        pieces = (column.slice(place, 1) for place in range(len(column)))
+        return [_text_of(one) if _why_unreadable(one) else python_values(one)[0] for one in pieces]
+
+
 def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
-    """Rows as dicts."""
-    names = rows.schema.names
-    columns = [python_values(c) for c in rows.columns]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    """Rows as dicts, to be looked at: see `shown_values`."""
+    return _dicts(rows.schema.names, map(shown_values, rows.columns))
+
+
+def exact_rows(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows as dicts, to be computed with; raises one of `UNREADABLE` where that cannot be."""
+    return _dicts(rows.schema.names, map(python_values, rows.columns))
+
+
+def unreadable_rows(rows: pa.RecordBatch) -> dict[int, str]:
+    """Rows with values that Python does not have, each with what is wrong with the first.
+
+    Example:
+        >>> unreadable_rows(pa.record_batch({"t": pa.array([0, 600 * 10**9], pa.timestamp("s"))}))
+        {1: "OverflowError: date value out of range in 't': 20983-03-30 10:40:00"}
+    """
+    found: dict[int, str] = {}
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        try:
+            python_values(column)
+        except UNREADABLE:
+            for place in range(len(column)):
+                one = column.slice(place, 1)
+                if place not in found and (why := _why_unreadable(one)):
+                    found[place] = f"{why} in {name!r}: {_text_of(one)}"
+    return dict(sorted(found.items()))
 
 
 def row_reader(schema: pa.Schema) -> Callable[[pa.RecordBatch], Iterable[Any]]:
@@ -79,6 +123,26 @@ def row_class(names: tuple[str, ...]) -> type:
         members.update(__slots__=(), _fields=names)
         _CLASSES[names] = type("Row", (Row,), members)
     return _CLASSES[names]
+
+
+def _dicts(names: list[str], columns: Iterable[list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _why_unreadable(one: pa.Array | pa.ChunkedArray) -> str | None:
+    """What is raised for a column of one value; None if nothing is."""
+    try:
+        python_values(one)
+    except UNREADABLE as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _text_of(one: pa.Array | pa.ChunkedArray) -> str:
+    """A column of one value as Arrow writes it."""
+    if pa.types.is_temporal(one.type):
+        return str(one.cast(pa.string())[0].as_py())
+    return " ".join(one.to_string().split())
 
 
 def _remake(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from anabranch.errors import OperatorError, SchemaError
+from anabranch.operators.exact_values import exact_array
 from anabranch.state.key_words import SUPPORTED, kind_of
 
 SchemaLike: TypeAlias = pa.Schema | str | Mapping[str, pa.DataType] | None
@@ -116,8 +117,8 @@ def check_key_types(step: str, key: Sequence[str], given: pa.Schema) -> None:
 def to_batch(step: str, values: Any, wanted: pa.Schema, rows: int | None) -> pa.RecordBatch:
     """What a batch operator returned, as a batch of the schema it promised.
 
-    NumPy arrays and Python lists are converted; Arrow arrays must have the promised type, since a
-    silent cast would hide a mistake.
+    NumPy arrays and Python lists are converted, and none of their values is cut to fit; Arrow
+    arrays must have the promised type, since a silent cast would hide a mistake.
     """
     if isinstance(values, pa.RecordBatch | pa.Table):
         values = dict(zip(values.schema.names, values.columns, strict=True))
@@ -166,12 +167,4 @@ def _to_array(step: str, field: pa.Field, column: Any) -> pa.Array:
                 f"cast it, or declare {field.name}: {column.type} in out=",
             )
         return column
-    try:
-        return pa.array(column, type=field.type, from_pandas=False)  # NaN is a value, not a null
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
-        raise OperatorError(
-            step,
-            f"column {field.name!r} of type {field.type}",
-            str(error),
-            "return values of the declared type",
-        ) from error
+    return exact_array(step, field, column)

@@ -116,4 +116,4 @@ class SessionKernel(AggregationKernel):
         keys = self.store.keys_at(slots)
         borders = [from_times(times, self._time) for times in (starts, ends)]
         positions = self.apart(ends, -self.context.rank, keys)
-        return self.result([*keys, *borders, *self.functions.results(state)], positions)
+        return self.result([*keys, *borders, *self.results(keys, state)], positions)

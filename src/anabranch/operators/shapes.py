@@ -7,7 +7,8 @@ runtime, not by the author's function, so that the planner may rely on them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from anabranch.operators.base import (
     failure,
     on_error_of,
 )
-from anabranch.operators.rows import python_rows
+from anabranch.operators.rows import exact_rows
 from anabranch.operators.schemas import SchemaLike, columns_of, schema, to_batch
 from anabranch.state.positions import Expansion, Ints, Jumbo, Positions, Root
 
@@ -281,24 +282,46 @@ def _names(keeps: str | Sequence[str]) -> tuple[str, ...]:
     return (keeps,) if isinstance(keeps, str) else tuple(keeps)
 
 
-class RowFlatMap:
-    """A function from one row to rows, as an expand on batches."""
+class FlatMap(Expand):
+    """Any number of rows (dicts) for each row (a dict), made one by one in Python."""
 
-    def __init__(
-        self, function: Callable[[dict[str, Any]], Iterable[dict[str, Any]]], out: pa.Schema
-    ) -> None:
-        """Remember what to call."""
-        self.function, self.out = function, out
-        self.__name__ = getattr(function, "__name__", "flat_map")
+    def run(self, step: str, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Ints | None]:
+        """Call the author's function row by row; a wrong result of it is no bad row."""
+        rows: list[Any] = []
+        parents: list[int] = []
+        for index, row in enumerate(exact_rows(batch)):
+            made = self.function(row)
+            if isinstance(made, Mapping) or not isinstance(made, Iterable):
+                raise OperatorError(
+                    step,
+                    "rows, as in [{'column': value, …}, …]",
+                    _short(made),
+                    "return a list of dicts, which may be empty",
+                )
+            rows.extend(made)
+            parents.extend(repeat(index, len(rows) - len(parents)))
+        columns = to_batch(step, self._columns(step, rows), self.out, None)
+        return columns, np.array(parents, np.int64)
 
-    def __call__(self, batch: pa.RecordBatch) -> tuple[dict[str, list[Any]], list[int]]:
-        """Call the function row by row; Python in, Python out."""
-        rows, parents = [], []
-        for index, row in enumerate(python_rows(batch)):
-            for made in self.function(row):
-                rows.append(made)
-                parents.append(index)
-        return {n: [r.get(n) for r in rows] for n in self.out.names}, parents
+    def _columns(self, step: str, rows: list[Any]) -> dict[str, list[Any]]:
+        names = self.out.names
+        try:
+            if {len(row) for row in rows} <= {len(names)}:
+                return {name: [row[name] for row in rows] for name in names}
+        except (KeyError, TypeError):
+            pass
+        wrong = next(r for r in rows if not isinstance(r, Mapping) or r.keys() != {*names})
+        raise OperatorError(
+            step,
+            f"rows with the columns {names}",
+            f"{list(wrong)}" if isinstance(wrong, Mapping) else _short(wrong),
+            "give every column that out= declares, and no other",
+        )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else text[:97] + "..."
 
 
 def map(
@@ -341,7 +364,18 @@ def flat_map(
     out: SchemaLike,
     keeps: str | Sequence[str] = (),
     on_error: OnError | str = OnError.FAIL,
-) -> Expand:
-    """A function from one row (a dict) to rows (dicts), run row by row in Python."""
-    made = schema(out, getattr(function, "__name__", "flat_map"))
-    return Expand(RowFlatMap(function, made), made, keeps, on_error)
+) -> FlatMap:
+    """A function from one row (a dict) to rows (dicts), run row by row in Python.
+
+    Args:
+        function: From a row to any number of rows, each with the columns of `out` and no other.
+        out: The columns that it makes.
+        keeps: Columns to carry along, "*" for all.
+        on_error: What happens to a row on which the function raises: `fail`, `skip` or `side`.
+
+    Example:
+        >>> letters = flat_map(lambda row: [{"c": c} for c in row["word"]], out="c: string")
+        >>> letters.out.names
+        ['c']
+    """
+    return FlatMap(function, out, keeps, on_error)

@@ -4,8 +4,10 @@ Lateness is judged tuple by tuple, against the greatest time its own source has 
 batching cannot change the verdict. What is on time is held until no earlier tuple can come any more
 (STRETCH §2: it is *ready*), then leaves in the order (time, source, sequence). What is late leaves
 by its own port and is counted; so does a time too far ahead to be believed, which would make all
-others late. Where such times are looked for, a source's clock starts only when a second tuple
-confirms the first (`first_times.py`); until then the tuples wait here, without a verdict.
+others late (`far_times.py`). Where such times are looked for, a source's clock starts only when a
+second tuple confirms the first (`first_times.py`); until then the tuples wait here, without a
+verdict. A timestamp outside of the years 2 to 9998 leaves by that port in any case: nothing that
+follows from it could be shown (`times.py`).
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ import pyarrow as pa
 from anabranch.errors import BuildError
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import CLOSING, Kernel, KernelContext, Operator, Outputs
+from anabranch.operators.far_times import FarTimes
 from anabranch.operators.first_times import FirstTuples
 from anabranch.operators.schemas import columns_of
-from anabranch.operators.times import duration, time_type, to_times
+from anabranch.operators.times import CLOCK_YEARS, duration, not_within, time_type, to_times
 from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Mark, Root, end, is_end
 from anabranch.state.store import ObjectStore
 
@@ -78,23 +81,25 @@ class TimedKernel(Kernel):
         self._column = operator.column
         time = context.outputs[0].time
         self._lateness = duration(operator.lateness, time, context.step) or 0
-        self._ahead = duration(operator.ahead, time, context.step)
         self._store = ObjectStore()
         self.stores = (self._store,)
         self._seen_arrivals = 0
         self._admitted: list[Jumbo] = []
         self._first: FirstTuples | None = None
-        if self._ahead is not None:
-            self._first = FirstTuples(self._store, self._times, self._lateness, self._ahead)
+        self._far: FarTimes | None = None
+        if (ahead := duration(operator.ahead, time, context.step)) is not None:
+            self._first = FirstTuples(self._store, self._times, self._lateness, ahead)
+            self._far = FarTimes(self._store, self._lateness, ahead)
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """Judge each new tuple, then release what is ready."""
         self._drop_released()
         late: list[Jumbo] = []
         if inputs[0] is not None and (len(inputs[0]) or inputs[0].marks):
-            jumbo = inputs[0]
+            jumbo, late = self._part_off_outlandish(inputs[0])
             if self._first is not None:
-                jumbo, late = self._start_clocks(self._first, jumbo)
+                jumbo, waited = self._start_clocks(self._first, jumbo)
+                late += waited
             late += self._admit(jumbo)
         if self._first is not None and is_end(frontier):
             self._start_all(self._first)
@@ -193,6 +198,14 @@ class TimedKernel(Kernel):
             time = self._memory.get("last", FIRST)
         return Root(time, FIRST, FIRST, FIRST)
 
+    def _part_off_outlandish(self, jumbo: Jumbo) -> tuple[Jumbo, list[Jumbo]]:
+        """Take out what no clock can take; what is left, and what was taken out."""
+        outside = not_within(CLOCK_YEARS, jumbo.batch.column(self._column))
+        if outside is None:
+            return jumbo, []
+        self.context.counters.late += int(outside.sum())
+        return jumbo.where(~outside), [Jumbo(jumbo.batch, jumbo.positions).where(outside)]
+
     def _start_clocks(self, first: FirstTuples, jumbo: Jumbo) -> tuple[Jumbo, list[Jumbo]]:
         """Take out what waits for a clock to start; what is left, and what is late of the rest."""
         unstarted = [source for source in _sources(jumbo) if source not in self._passed()]
@@ -269,42 +282,18 @@ class TimedKernel(Kernel):
             before[place:] = np.maximum(before[place:], mark.passed)
             if mark.passed < LAST:
                 self._extend_to(mark.passed)
-        believed = self._believed(own, before)
-        shown = np.where(believed, own - self._lateness, FIRST)
+        if self._far is None:
+            believed, shown = np.ones(len(own), np.bool_), own - self._lateness
+        else:
+            believed, shown = self._far.judge(source, own, before)
+            if not believed.all():  # one that is not may have made the clock leap
+                self._extend_to(int(shown[~believed].max()))
         before[1:] = np.maximum(before[1:], np.maximum.accumulate(shown))
         reached = int(before[-1])
         if passed.get(source) != reached:
             passed[source] = reached
             self._store.touch(0, "passed")
         return believed & (own >= before[:-1])
-
-    def _believed(self, own: Ints, told: Ints) -> Any:
-        """Which times are not too far beyond all that were believed before them.
-
-        Args:
-            own: The times of a source's tuples.
-            told: For each, and behind the last, what the source had passed before this batch or
-                says that it has passed.
-        """
-        if self._ahead is None:
-            return np.ones(len(own), dtype=bool)
-        most = LAST - self._lateness - self._ahead  # beyond it, nothing can be too far ahead
-        leap = self._lateness + self._ahead
-        if len(own) and told[0] > FIRST and int(own.max()) <= min(int(told[0]), most) + leap:
-            return np.ones(len(own), dtype=bool)  # near enough to what was passed before all
-        before = np.maximum(
-            told[:-1], np.maximum.accumulate(np.r_[FIRST, own - self._lateness])[:-1]
-        )
-        if not (own > np.where(before > FIRST, np.minimum(before, most) + leap, LAST)).any():
-            return np.ones(len(own), dtype=bool)
-        # Whether a time is believed depends on those before it: one after the other, this once.
-        believed, passed = [], FIRST
-        for time, known in zip(own.tolist(), told.tolist(), strict=False):
-            passed = max(passed, known)
-            believed.append(passed == FIRST or time <= passed + leap)
-            if believed[-1]:
-                passed = max(passed, time - self._lateness)
-        return np.array(believed)
 
 
 def _rows_of(source: int, ranks: Ints) -> Rows:

@@ -1,4 +1,10 @@
-"""Times and durations: int64 in the unit of the time column, microseconds for timestamps."""
+"""Times and durations: int64 in the unit of the time column, microseconds for timestamps.
+
+Two ranges of timestamps matter. Python's `datetime` has the years 1 to 9999: others can be stored
+and compared, but no tuple-style operator or printout can show them. A clock takes the years 2 to
+9998, so that a window around any of its times, if not longer than a year, can be shown as well;
+`timed` sets all others aside as it does with times that are too far ahead.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.errors import BuildError, OperatorError, SchemaError
+from anabranch.state.key_words import Mask
 from anabranch.state.positions import FIRST, LAST, Ints
 
 TIMESTAMP = pa.timestamp("us")
+SHOWABLE_YEARS = (1, 9999)
+CLOCK_YEARS = (2, 9998)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000}
 
 
 def time_type(step: str, given: pa.DataType) -> pa.DataType:
@@ -39,7 +49,7 @@ def to_times(step: str, column: pa.Array) -> Ints:
             "filter them out or fill them before this step",
         )
     if pa.types.is_timestamp(column.type):
-        column = column.cast(TIMESTAMP, safe=False)
+        column = _microseconds(step, column)
     if pa.types.is_uint64(column.type):
         column = pc.min_element_wise(column, LAST)  # beyond the end of time, refused below
     times: Ints = column.cast(pa.int64()).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -51,6 +61,58 @@ def to_times(step: str, column: pa.Array) -> Ints:
             "give them in a coarser unit",
         )
     return times
+
+
+def in_microseconds(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Timestamps of any unit in microseconds; nanoseconds are rounded down, also before 1970.
+
+    Raises pa.ArrowInvalid where one has no such number.
+
+    Example:
+        >>> in_microseconds(pa.array([-1, 1999], pa.timestamp("ns"))).cast(pa.int64()).to_pylist()
+        [-1, 1]
+    """
+    kind = pa.timestamp("us", column.type.tz)
+    if column.type.unit != "ns":
+        return column.cast(kind)
+    given = column.cast(pa.int64())
+    toward_zero = pc.divide(given, 1000)
+    too_high = pc.less(given, pc.multiply(toward_zero, 1000))
+    return pc.subtract(toward_zero, too_high.cast(pa.int64())).cast(kind)
+
+
+def _microseconds(step: str, column: pa.Array) -> pa.Array:
+    try:
+        return in_microseconds(column)
+    except pa.ArrowInvalid as error:
+        raise OperatorError(
+            step,
+            "times that a number of microseconds can tell",
+            str(error),
+            "filter out those that are further than 290,000 years from 1970",
+        ) from error
+
+
+def not_within(years: tuple[int, int], column: pa.Array | pa.ChunkedArray) -> Mask | None:
+    """Which timestamps of a column lie outside of some years; None when none does, nulls do not.
+
+    Example:
+        >>> seconds = pa.array([0, None, 10**12], pa.timestamp("s"))
+        >>> not_within(SHOWABLE_YEARS, seconds).tolist()
+        [False, False, True]
+    """
+    if not pa.types.is_timestamp(column.type) or column.type.unit == "ns":
+        return None  # nanoseconds reach no further than the years 1677 to 2262
+    per_second, (first, last) = _PER_SECOND[column.type.unit], years
+    least = to_time(datetime(first, 1, 1)) // 1_000_000 * per_second
+    most = (to_time(datetime(last, 12, 31)) // 1_000_000 + 86_400) * per_second - 1
+    ticks = column.cast(pa.int64())
+    found = pc.min_max(ticks).as_py()
+    if found["min"] is None or least <= found["min"] <= found["max"] <= most:
+        return None
+    inside = pc.and_(pc.greater_equal(ticks, least), pc.less_equal(ticks, most))
+    outside: Mask = pc.invert(inside.fill_null(True)).to_numpy(zero_copy_only=False)
+    return outside
 
 
 def to_time(value: int | datetime) -> int:
@@ -88,7 +150,7 @@ def duration(value: int | timedelta | None, time: pa.DataType | None, step: str)
                 str(value),
                 "timedelta fits streams timed by a timestamp column",
             )
-        value = round(value.total_seconds() * 1_000_000)
+        value //= timedelta(microseconds=1)
     if type(value) is not int or value < 0:
         raise BuildError(
             step,

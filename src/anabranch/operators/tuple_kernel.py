@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.errors import BufferLimitError, OperatorError
 from anabranch.graph import StateKind
+from anabranch.operators.arrivals import Arrival, Arrivals
 from anabranch.operators.base import Kernel, KernelContext, OnError, Outputs, failure
 from anabranch.operators.emissions import jumbo_of, merged
 from anabranch.operators.invocation import (
@@ -27,7 +28,6 @@ from anabranch.operators.invocation import (
 )
 from anabranch.operators.key_places import KeyPlaces
 from anabranch.operators.quick_replay import QuickReplay, Timed, applies_to
-from anabranch.operators.rows import row_reader
 from anabranch.operators.schedule import Take
 from anabranch.operators.times import duration
 from anabranch.operators.wakes import Wakes
@@ -36,8 +36,6 @@ from anabranch.state.store import ObjectStore
 
 if TYPE_CHECKING:
     from anabranch.operators.tuples import TupleOperator
-
-Arrival = tuple[tuple[int, ...], int, Any]  # position, port, row
 
 
 class TupleKernel(Kernel):
@@ -51,7 +49,6 @@ class TupleKernel(Kernel):
         self.stores = (self._store,)
         self._many_ports = operator.in_ports > 1
         self._width = ROOT_WIDTH + operator.levels(context.depth)
-        self._readers = [row_reader(t.schema) for t in context.inputs]
         self._outs = tuple((n, tuple(s.names)) for n, s in operator.out_schemas.items())
         self._ttl = duration(operator.ttl, context.inputs[0].time, context.step)
         self._wakes, self._expiries = Wakes(), Wakes()
@@ -60,6 +57,7 @@ class TupleKernel(Kernel):
         self._places = KeyPlaces(
             operator.key, context.routing, context.buckets, context.inputs[0].schema
         )
+        self._arrivals = Arrivals(context, operator, self._places)
         self._indexed_arrivals = 0
         self._quick = self._quick_replay() if applies_to(context, operator) else None
         self._strange_entries = False  # such as an operator with other properties left behind
@@ -123,7 +121,7 @@ class TupleKernel(Kernel):
         return self._quick if ready else None
 
     def _replay_keys(self, inputs: Sequence[Jumbo | None], out: list[list[Emission]]) -> None:
-        for (bucket, key), (order, arrivals) in self._by_key(inputs).items():
+        for (bucket, key), (order, arrivals) in self._arrivals.by_key(inputs, out).items():
             if self._operator.state is StateKind.STATELESS:
                 self._run_stateless(arrivals, out)
                 continue
@@ -148,28 +146,6 @@ class TupleKernel(Kernel):
             if entry is not None:
                 self._note_timer(wake.bucket, wake.key, entry)
         return None
-
-    def _by_key(
-        self, inputs: Sequence[Jumbo | None]
-    ) -> dict[tuple[int, Any], tuple[tuple[int, int], list[Arrival]]]:
-        """Arrivals of all ports, by key, each in the order of positions."""
-        grouped: dict[tuple[int, Any], tuple[tuple[int, int], list[Arrival]]] = {}
-        for port, jumbo in enumerate(inputs):
-            if jumbo is None or not len(jumbo):
-                continue
-            positions = jumbo.positions.pad(self.context.depth)
-            if self._many_ports:
-                positions = positions.under_port(port, self.context.depth)
-            rows = self._readers[port](jumbo.batch)
-            places = zip(*self._places.of(jumbo.batch), strict=True)
-            orders = self._places.orders(jumbo.batch)
-            for position, row, place, order in zip(
-                positions.rows(), rows, places, orders, strict=True
-            ):
-                grouped.setdefault(place, (order, []))[1].append((position, port, row))
-        for _, arrivals in grouped.values():
-            arrivals.sort(key=lambda a: a[0])
-        return grouped
 
     def _run_stateless(self, arrivals: list[Arrival], out: list[list[Emission]]) -> None:
         for position, port, row in arrivals:

@@ -80,7 +80,7 @@ class WindowKernel(AggregationKernel):
             return None
         keys, ends = self.store.keys_at(slots), self.table.time(slots)
         borders = [from_times(times, self._time) for times in (ends - self._spans.size, ends)]
-        results = self.functions.results(self.functions.read(self.table, slots))
+        results = self.results(keys, self.functions.read(self.table, slots))
         self.table.remove(slots)
         positions = self.apart(ends, -self.context.rank, keys)
         return self.result([*keys, *borders, *results], positions)

@@ -49,12 +49,10 @@ class TimeWindow(Window):
 
     def spans(self, step: str, time: pa.DataType | None) -> Spans:
         """The same in the stream's unit of time."""
-        shift = self.offset
-        negative = isinstance(shift, int) and not isinstance(shift, bool) and shift < 0
         return Spans(
             positive(step, "size", self.size, time),
             positive(step, "slide", self.slide, time),
-            -(duration(-shift, time, step) or 0) if negative else duration(shift, time, step) or 0,
+            _shift(step, self.offset, time),
         )
 
 
@@ -130,6 +128,16 @@ def positive(step: str, what: str, value: int | timedelta, time: pa.DataType | N
             step, f"a window {what} above zero", repr(value), "give a positive length of time"
         )
     return length
+
+
+def _shift(step: str, value: int | timedelta, time: pa.DataType | None) -> int:
+    """A length of time that may also be negative."""
+    if isinstance(value, timedelta):
+        backward = value < timedelta(0)
+    else:
+        backward = type(value) is int and value < 0
+    length = duration(-value if backward else value, time, step) or 0
+    return -length if backward else length
 
 
 def tumbling(size: int | timedelta, offset: int | timedelta = 0) -> TimeWindow:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from anabranch.flow import Flow, Order
 from anabranch.graph import Output, Role, StateKind
-from anabranch.operators.rows import is_nan
+from anabranch.operators.rows import is_nan, shown_values
 from anabranch.testing.result import RunResult
 
 Row = tuple[Any, ...]
@@ -94,8 +94,7 @@ def _rows(table: pa.Table) -> list[Row]:
 def _exact(column: pa.ChunkedArray) -> list[Any]:
     """Values that compare exactly: nanoseconds as numbers, which datetimes cannot hold."""
     nanoseconds = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
-    values: list[Any] = (column.cast(pa.int64()) if nanoseconds else column).to_pylist()
-    return values
+    return shown_values(column.cast(pa.int64()) if nanoseconds else column)
 
 
 def _cell(value: Any) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from anabranch.operators.base import Counters
+from anabranch.operators.rows import python_rows
 from anabranch.state.positions import Jumbo
 
 Tap = Callable[[str, Sequence[Jumbo | None], Sequence[Jumbo | None]], None]
@@ -24,8 +25,7 @@ class RunResult:
 
     def rows(self, sink: str) -> list[dict[str, object]]:
         """One sink's rows as dicts."""
-        rows: list[dict[str, object]] = self.outputs[sink].to_pylist()
-        return rows
+        return python_rows(self.outputs[sink])
 
 
 class Collected:

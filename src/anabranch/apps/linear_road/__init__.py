@@ -295,12 +295,13 @@ def summary(found: Mapping[str, pa.Table]) -> str:
         ...             "accidents": nothing,
         ...             "balances": nothing,
         ...             "expenditures": nothing,
+        ...             "unanswered": nothing,
         ...         }
         ...     )
         ... )
         2 toll notifications, 1 with a toll, 200 cents in all; the dearest segments:
           xway 0 west, segment 8: 200 cents at most
-        0 warnings of accidents, 0 balances told, 0 days in the past told
+        0 warnings of accidents, 0 balances told, 0 days in the past told, 0 rows unanswered
     """
     tolls = found["out"]
     dear = tolls.filter(pc.greater(tolls["toll"], 0))
@@ -314,12 +315,13 @@ def summary(found: Mapping[str, pa.Table]) -> str:
     total = pc.sum(dear["toll"]).as_py() or 0
     told = (
         f"{tolls.num_rows:,} toll notifications, {dear.num_rows:,} with a toll, {total:,} cents in "
-        "all; the dearest segments:"
+        f"all{'; the dearest segments:' if lines else ''}"
     )
     rest = {
         "warnings of accidents": "accidents",
         "balances told": "balances",
         "days in the past told": "expenditures",
+        "rows unanswered": "unanswered",
     }
     asked = ", ".join(f"{found[sink].num_rows:,} {what}" for what, sink in rest.items())
     return "\n".join([told, *lines, asked])

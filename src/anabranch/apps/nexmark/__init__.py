@@ -31,6 +31,7 @@ from anabranch.apps.parts.inputs import Input
 from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect
+from anabranch.operators.rows import python_rows
 
 LEAST_RATE, MOST_RATE = 1e-6, 1e9
 SHOWN_ROWS, SHOWN_LETTERS = 5, 24
@@ -137,7 +138,7 @@ def summary(found: Mapping[str, pa.Table]) -> str:
           auction 1007, num 37
     """
     table = found["out"]
-    last = table.slice(max(table.num_rows - SHOWN_ROWS, 0)).to_pylist()
+    last = python_rows(table.slice(max(table.num_rows - SHOWN_ROWS, 0)))
     lines = ["  " + ", ".join(f"{name} {_short(row[name])}" for name in row) for row in last]
     return "\n".join([f"{table.num_rows:,} results{'; the last:' if lines else ''}", *lines])
 

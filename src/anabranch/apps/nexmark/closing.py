@@ -136,9 +136,10 @@ class WinningBidsKernel(Kernel):
         rows, slots = firsts[groups.fresh], groups.slots[groups.fresh]
         for name in self._item:
             table.set(name, slots, from_arrow(auctions[name])[rows])
-        # Behind the bids of its last millisecond; times of the stream are in microseconds.
+        # Behind the bids of its last millisecond; times of the stream are in microseconds. An end
+        # may be too far ahead for those, but never too far back: its auction begins before it.
         last_ms = np.minimum(from_arrow(auctions["expires"])[rows], LAST // 1000 - 1)
-        table.stamp(slots, np.maximum(last_ms, 0) * 1000 + 1)
+        table.stamp(slots, last_ms * 1000 + 1)
         table.file(slots)
 
     def _take(self, bids: pa.RecordBatch) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.parts.columns import trouble_with
+from anabranch.apps.parts.columns import beyond_calendar, trouble_with
 from anabranch.apps.parts.parquet_rows import parquet_rows
 from anabranch.errors import SchemaError, UnknownNameError
 from anabranch.flow import Flow, Stream
@@ -35,7 +35,8 @@ Input = Paths | Mapping[str, Paths]
 """Files, or files by source where an application has several."""
 
 FAR = timedelta(days=365)
-"""No data have such a gap: a time so far ahead of all others is wrong, and is set aside."""
+"""A time so far ahead of all others is wrong, and is set aside. Where it is the first behind such a
+gap in the data, so are the next ones, until the clock believes them (`operators/far_times.py`)."""
 
 LINE = "line"
 NO_CHARACTER = "\ufffd"
@@ -111,7 +112,10 @@ def suffix(path: str) -> str:
 
 
 class Legible:
-    """A grammar for lines, of which those with bytes that are no UTF-8 are bad."""
+    """A grammar for lines; those with bytes that are no UTF-8, or beyond the calendar, are bad.
+
+    See `beyond_calendar`.
+    """
 
     def __init__(self, grammar: Grammar) -> None:
         """Say how the others are read."""
@@ -125,14 +129,25 @@ class Legible:
         """Leave out what cannot be read."""
         broken = pc.match_substring(texts, NO_CHARACTER)
         if not broken.true_count:
-            return self._grammar.parse(texts)
+            return _within_calendar(self._grammar.parse(texts))
         legible = pc.invert(broken)
         rows = np.flatnonzero(legible.to_numpy(zero_copy_only=False)).astype(np.int64)
-        found = self._grammar.parse(texts.filter(legible))
+        found = _within_calendar(self._grammar.parse(texts.filter(legible)))
         bad = [(int(rows[row]), why) for row, why in found.bad]
         unread = np.flatnonzero(broken.to_numpy(zero_copy_only=False)).tolist()
         bad += [(row, "bytes that are no UTF-8") for row in unread]
         return Parsed(found.columns, rows[found.rows], bad)
+
+
+def _within_calendar(found: Parsed) -> Parsed:
+    """Texts that parsed, without those of which a time cannot be shown."""
+    rows = pa.concat_tables(found.columns) if found.columns else pa.table({})
+    beyond = beyond_calendar(rows)
+    if not beyond:
+        return found
+    kept = np.setdiff1d(np.arange(len(found.rows)), list(beyond))
+    bad = [*found.bad, *((int(found.rows[row]), why) for row, why in beyond.items())]
+    return Parsed([rows.take(pa.array(kept))], found.rows[kept], bad)
 
 
 def _parsed(lines: Stream, name: str, grammar: Grammar, columns: pa.Schema) -> Stream:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from anabranch.apps.parts.arguments import Wanted, require
 from anabranch.io import files
 from anabranch.io.files import FilesSource, Paths
+from anabranch.operators.local_times import UTC_NAME, required_zone
 from anabranch.operators.parse_syslog import MONTHS, Syslog
 from anabranch.state.positions import LAST
 
@@ -35,14 +36,18 @@ ONE_DAY = timedelta(days=1)
 _STAMP = re.compile(rf"(?:<\d{{1,3}}>)?({'|'.join(MONTHS)}) ([ \d]\d) \d\d:\d\d:\d\d")
 
 
-def log_files(app: str, paths: Paths, year: Year | None) -> tuple[FilesSource, date]:
+def log_files(
+    app: str, paths: Paths, year: Year | None, zone: str = UTC_NAME
+) -> tuple[FilesSource, date]:
     """The files in the order of their first lines, and the day on which the log ends.
 
     Args:
         app: Who asks, for errors.
         paths: Where the log is.
         year: Its year or last day; None for what the files say.
+        zone: That of lines that tell none.
     """
+    zone = required_zone(app, zone)
     source = files(paths, format="text")
     heads = {part: source.first_lines(part)[:HEAD_ROWS] for part in source.parts()}
     if year is None:
@@ -50,7 +55,7 @@ def log_files(app: str, paths: Paths, year: Year | None) -> tuple[FilesSource, d
         last = day_of_end(heads.values(), written)
     else:
         last = last_day(app, year)
-    times = {part: _first_time(head, last) for part, head in heads.items()}
+    times = {part: _first_time(head, last, zone) for part, head in heads.items()}
     ordered = sorted(times, key=times.__getitem__)
     return files(ordered, format="text"), last
 
@@ -124,7 +129,7 @@ def _first_day(head: pa.Array) -> date | None:
     return None
 
 
-def _first_time(head: pa.Array, last: date) -> int:
+def _first_time(head: pa.Array, last: date, zone: str) -> int:
     """The time of the first line that has one; without such, a file comes behind all others."""
-    tables = [table for table in Syslog(last).parse(head).columns if table.num_rows]
+    tables = [table for table in Syslog(last, zone).parse(head).columns if table.num_rows]
     return int(tables[0]["ts"][0].value) if tables else LAST

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.parts.columns import trouble_with
+from anabranch.apps.parts.columns import beyond_calendar, trouble_with
 from anabranch.errors import SchemaError
 from anabranch.flow import Flow, Stream
 from anabranch.graph import StreamType
@@ -42,11 +42,16 @@ def parquet_rows(flow: Flow, name: str, paths: Paths, columns: pa.Schema) -> Str
 
 
 def lacking(columns: pa.Schema) -> Callable[[pa.RecordBatch], pa.Array]:
-    """For `screen`: which rows have no value in a column that is not nullable."""
+    """For `screen`: rows without a value in a column that is not nullable, or beyond the calendar.
+
+    See `beyond_calendar`.
+    """
     required = [field.name for field in columns if not field.nullable]
 
     def why(batch: pa.RecordBatch) -> pa.Array:
         found = pa.nulls(batch.num_rows, pa.string())
+        if beyond := beyond_calendar(batch):
+            found = pa.array(map(beyond.get, range(batch.num_rows)), pa.string())
         for name in reversed(required):
             if batch[name].null_count:
                 found = pc.if_else(pc.is_null(batch[name]), f"no value for {name!r}", found)
