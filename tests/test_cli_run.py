@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from anabranch.errors import OperatorError
 from anabranch.graph import Role
 from anabranch.io.read_back import read_back
 from anabranch.plan.plan import Plan
+from tests.engines.spark import short_lived
 from tests.engines.spark.conftest import spark
 
 __all__ = ["spark"]  # a fixture: one session for all tests of a worker
@@ -316,7 +316,10 @@ def test_an_interrupt_does_not_cancel_the_jobs_of_a_session_that_we_start():
 @pytest.mark.timeout(240)
 def test_the_example_runs_through_spark_submit(text):
     home = Path(pyspark.__file__).parent
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(home)}
+    environment = short_lived.environment() | {
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(home),
+    }
     ensure_java(environment)
     done = subprocess.run(
         [home / "bin" / "spark-submit", "--master", "local[2]", "examples/word_count.py", text],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Event
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,7 +14,9 @@ from anabranch.adapt.policies.auto import Auto
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.seen import Seen
 from anabranch.apps import word_count
+from anabranch.engines.handle import Result
 from anabranch.engines.registry import Simulated
+from anabranch.events import Decision
 from anabranch.flow import Flow
 from anabranch.plan.machine import Machine
 from anabranch.plan.plan import Plan
@@ -22,6 +26,10 @@ from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.conftest import spark
 
 __all__ = ["spark"]  # a fixture: one session for all tests of a worker
+
+ROWS = 900
+HALF_S = 5.0
+PATIENCE_S = 90.0
 
 CHAIN = chain(
     [
@@ -79,12 +87,43 @@ class Stillborn(Restless):
         raise ValueError("no memory")
 
 
-def paced(rows: int, seconds: float) -> Flow:
-    """A chain whose rows become due evenly over some seconds, so that there is time to change."""
-    flow = busy_flow(CHAIN, rows, multiplication_ns=1.0)
-    source = flow.graph.steps["source"].body.source
-    source._rate_per_s = rows / seconds
-    return flow.writing({"sink": ab.collect()})
+class Paced:
+    """A source whose rows become due ever more slowly; all of them once enough was decided."""
+
+    def __init__(self, source: Any, enough: Event) -> None:
+        self.source, self.enough = source, enough
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "source":  # a copy under construction has none yet
+            raise AttributeError(name)
+        return getattr(self.source, name)
+
+    def due_rows(self, elapsed_s: float) -> int:
+        return ROWS if self.enough.is_set() else int(ROWS * elapsed_s / (elapsed_s + HALF_S))
+
+
+def chain_of(rows: int) -> Flow:
+    return busy_flow(CHAIN, rows, multiplication_ns=1.0).writing({"sink": ab.collect()})
+
+
+def run_until(wanted: int, policy: Any) -> tuple[Flow, Plan, Result]:
+    """Run a chain on threads until a policy has decided so often, and to its end from there."""
+    enough = Event()
+    flow = chain_of(ROWS)
+    paced = Paced(flow.graph.steps["source"].body.source, enough)
+    flow = flow.reading({"source": paced})
+    start = ab.plan(flow)
+    decided: list[Decision] = []
+
+    def hear(event: object) -> None:
+        if isinstance(event, Decision):
+            decided.append(event)
+        if len(decided) >= wanted:
+            enough.set()
+
+    run = ab.start(flow, engine="local", plan=start, policy=policy, listener=hear)
+    assert run.await_termination(PATIENCE_S), decided
+    return flow, start, run.result()
 
 
 def rows_of(flow: Flow) -> list[dict[str, object]]:
@@ -93,11 +132,10 @@ def rows_of(flow: Flow) -> list[dict[str, object]]:
 
 
 def test_results_on_threads_are_those_of_one_thread_whatever_a_policy_does() -> None:
-    flow = paced(3_000, 6.0)
-    result = ab.run(flow, engine="local", plan=ab.plan(flow), policy=Restless())
+    flow, _, result = run_until(4, Restless())
     assert len(result.reconfigurations) >= 2
     assert [d.outcome for d in result.decisions][:2] == ["tried", "reverted"]
-    assert rows_of(flow) == run_sequential(paced(3_000, 6.0)).rows("sink")
+    assert rows_of(flow) == run_sequential(chain_of(ROWS)).rows("sink")
 
 
 @pytest.mark.spark
@@ -114,19 +152,16 @@ def test_results_on_spark_are_those_of_one_thread_whatever_a_policy_does(
 
 
 def test_a_policy_that_raises_does_not_stop_the_stream() -> None:
-    flow = paced(1_000, 3.0)
-    start = ab.plan(flow)
-    result = ab.run(flow, engine="local", plan=start, policy=Broken())
+    flow, start, result = run_until(1, Broken())
     assert result.ended
     assert result.plan == start
     assert [d.outcome for d in result.decisions] == ["failed"]
     assert "KeyError" in result.decisions[0].why
-    assert rows_of(flow) == run_sequential(paced(1_000, 3.0)).rows("sink")
+    assert rows_of(flow) == run_sequential(chain_of(ROWS)).rows("sink")
 
 
 def test_a_policy_that_cannot_begin_does_not_stop_the_stream() -> None:
-    flow = paced(500, 0.5)
-    result = ab.run(flow, engine="local", plan=ab.plan(flow), policy=Stillborn())
+    _, _, result = run_until(1, Stillborn())
     assert result.ended
     assert [str(d.outcome) for d in result.decisions] == ["failed"]
     assert "ValueError: no memory; nobody tunes this run" in result.decisions[0].why
@@ -166,7 +201,7 @@ def test_auto_finds_a_wider_plan_for_a_run_on_threads() -> None:
     quick = Auto(pace=Pace(settle=0, periods=1, most=1))
     start = Plan.sequential(flow).with_source("lines", batch_rows=16_384)
     handle = ab.start(flow, engine="local", plan=start, policy=quick)
-    for _ in range(200):
+    for _ in range(800):
         if handle.decisions or handle.await_termination(0.1):
             break
     handle.stop()

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.running import Ran, follow
+from tests.engines.spark import short_lived
 from tests.pages import REPOSITORY, agrees, belittling_words, blocks_of
 
 DOCS = REPOSITORY / "docs"
@@ -54,6 +55,7 @@ def standing_in(folder: Path) -> Iterator[None]:
     """The folder, environment and modules of a reader; the tests' own come back afterwards."""
     environment, modules, path = dict(os.environ), set(sys.modules), list(sys.path)
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    os.environ |= short_lived.VARIABLE  # no page keeps a JVM for long
     sys.path.insert(0, str(folder))
     try:
         with contextlib.chdir(folder):

@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import anabranch as ab
@@ -20,8 +21,7 @@ from anabranch.adapt.policies.stepwise import Stepwise
 from anabranch.adapt.policy import Pace
 from anabranch.engines.local import engine as local_engine
 from anabranch.errors import SourceError
-from anabranch.events import Event, Observation, Observed
-from anabranch.io.pacing import Steps
+from anabranch.events import Decision, Event, Observation, Observed, Reconfiguration
 from anabranch.io.read_back import read_back
 from anabranch.io.redis_client import END, StreamClient
 from anabranch.io.replaying import Replay
@@ -206,8 +206,11 @@ def test_a_killed_reader_loses_nothing_and_doubles_nothing(redis_server, stream,
 # --- a rate beyond what the plan can do ---------------------------------------------------------
 
 ROW_S = 0.001
-STEPS = "0:400, 4:1600, 12:200"
-SECONDS = 18.0
+EASY_PER_S, HARD_PER_S = 400.0, 1600.0
+FEW_ROWS, MANY_ROWS = 100, 400  # what comes in a quarter of a second at either rate
+MOST_ROWS = 200_000
+PATIENCE_S = 60.0
+FOREVER_S = 1e6
 
 
 def slow(batch: Any) -> dict[str, Any]:
@@ -216,47 +219,109 @@ def slow(batch: Any) -> dict[str, Any]:
     return {}
 
 
-@pytest.mark.timeout(120)
+class RatesUntil:
+    """A pace for a replay: each rate until something is so, or for too long; then it is over."""
+
+    def __init__(self, *steps: tuple[float, Callable[[], bool]]) -> None:
+        self.points = steps
+        self.in_time = [False] * len(steps)
+        self._number, self._rows, self._at_s, self._began_s = 0, 0.0, 0.0, 0.0
+
+    @property
+    def over(self) -> bool:
+        return self._number == len(self.points)
+
+    def due(self, elapsed_s: float) -> int:
+        rate, done = self.points[self._number]
+        self._rows += rate * (elapsed_s - self._at_s)
+        self._at_s = elapsed_s
+        self.in_time[self._number] = done()
+        if self.in_time[self._number] or elapsed_s - self._began_s > PATIENCE_S:
+            self._number, self._began_s = self._number + 1, elapsed_s
+        return int(self._rows)
+
+    def number_at(self, elapsed_s: float) -> int:
+        return min(self._number, len(self.points) - 1)
+
+    def clock(self) -> float:
+        return time.monotonic() + (FOREVER_S if self.over else 0.0)
+
+
+class Watcher:
+    """What is seen of a run."""
+
+    def __init__(self) -> None:
+        self.seen: list[Observation] = []
+        self.decided: list[str] = []
+        self.moved: list[str] = []
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, Observed):
+            self.seen.append(event.observation)
+        elif isinstance(event, Decision):
+            self.decided.append(event.why)
+        elif isinstance(event, Reconfiguration):
+            self.moved.append(str(event.moved))
+
+    def backlog(self) -> int | None:
+        return self.seen[-1].sources[0].backlog_rows if self.seen else None
+
+    def is_served(self) -> bool:
+        """Whether rows are worked on as they come."""
+        waits = self.backlog()
+        return waits is not None and waits < FEW_ROWS
+
+    def is_profiled(self) -> bool:
+        """Whether the policy knows that nothing has to be done."""
+        return self.is_served() and any("are served" in why for why in self.decided)
+
+    def is_behind(self) -> bool:
+        waits = self.backlog()
+        return waits is not None and waits > MANY_ROWS and self.seen[-1].lag_ms > 100
+
+    def is_recalibrated(self) -> bool:
+        return any("backlog" in why and "recalibrating" in why for why in self.decided)
+
+    def is_widened(self) -> bool:
+        return any("1 → 2 replicas of region slow" in moved for moved in self.moved)
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.xdist_group("kills")
 def test_a_rate_above_capacity_is_answered_by_recalibration_and_the_backlog_drains(
-    redis_server, stream
+    redis_server, stream, monkeypatch
 ):
-    flow, sink = ab.Flow("stepped"), ab.collect()
+    monkeypatch.setattr(local_engine, "PERIOD_S", 0.5)
+    flow, sink, watcher = ab.Flow("stepped"), ab.collect(), Watcher()
     source = ab.redis_stream(redis_server.url, stream, "n: int64")
     flow.source("rows", source).map("slow", slow, keeps="*").sink("out", sink)
-    numbers = ab.memory([{"n": n} for n in range(40_000)])
-    replay = Replay(numbers, StreamClient(redis_server.url, stream), Steps.parse(STEPS))
+    numbers = ab.memory(pa.record_batch({"n": pa.array(range(MOST_ROWS), pa.int64())}))
+    rates = RatesUntil(
+        (EASY_PER_S, watcher.is_profiled),
+        (HARD_PER_S, watcher.is_behind),
+        (HARD_PER_S, watcher.is_recalibrated),
+        (HARD_PER_S, watcher.is_widened),
+        (EASY_PER_S / 2, watcher.is_served),
+    )
+    client = StreamClient(redis_server.url, stream)
+    replay = Replay(numbers, client, rates, clock=rates.clock)
 
     def generate() -> None:
-        replay.run(seconds=SECONDS)
+        replay.run(seconds=FOREVER_S)
         replay.end()
 
     generator = Thread(target=generate)
     generator.start()
-    seen: list[Observation] = []
-
-    def hear(event: Event) -> None:
-        if isinstance(event, Observed):
-            seen.append(event.observation)
-
     handle = ab.start(
         flow,
         engine="local",
         plan=Plan.sequential(flow).with_source("rows", batch_rows=256, in_flight_limit=1024),
         policy=Stepwise(pace=Pace(settle=1, periods=2, most=10), patience=1),
-        listener=hear,
+        listener=watcher.hear,
     )
     generator.join()
-    assert handle.await_termination(60)
+    assert handle.await_termination(PATIENCE_S)
+    assert rates.in_time == [True] * 5, (rates.in_time, watcher.decided, watcher.moved)
     sent = replay.outcome().rows
     assert sink.table()["n"].to_pylist() == list(range(sent))
-    backlogs = [each.sources[0].backlog_rows for each in seen]
-    most = backlogs.index(max(backlogs))
-    assert backlogs[most] > 400  # what comes in a quarter of a second at the higher rate
-    assert max(backlogs[:3]) < 100
-    assert backlogs[-1] == 0
-    assert seen[most].lag_ms > 100
-    said = [decision.why for decision in handle.decisions]
-    assert any("backlog" in why and "recalibrating" in why for why in said), said
-    widened = [change.moved for change in handle.reconfigurations]
-    assert any("1 → 2 replicas of region slow" in str(moved) for moved in widened), widened
+    assert watcher.backlog() == 0

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+import time
 from random import Random
 
 import pyarrow as pa
 import pytest
 
 from anabranch.apps import word_count
+from anabranch.engines.local.engine import LocalEngine
 from anabranch.errors import EngineError
 from anabranch.events import Reconfiguration
 from anabranch.flow import Flow
@@ -47,6 +49,21 @@ def test_plans_change_on_threads_while_rows_come(seen_rows):
     assert (report.ok, report.runs) == (True, 21)
     midway = [rows for rows in seen_rows if 0 < rows < ROWS]
     assert len(midway) >= 5, seen_rows
+
+
+def test_a_plan_is_in_force_before_the_last_rows_though_the_engine_takes_its_time(monkeypatch):
+    drive = LocalEngine._drive
+
+    def late(engine):
+        time.sleep(0.5)  # all rows would have been read by then
+        drive(engine)
+
+    monkeypatch.setattr(LocalEngine, "_drive", late)
+    flow = word_count.build(rows=ROWS)
+    plan = Plan.sequential(flow).with_source("lines", batch_rows=ROWS // 4)
+    plans = [plan, plan.with_replicas("count", 2)]
+    _, handle = run_watched(flow, "local", plans, deadline_s=60.0)
+    assert len(handle.reconfigurations) == 1
 
 
 def test_an_operator_that_depends_on_batching_is_found_on_threads():

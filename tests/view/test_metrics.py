@@ -333,12 +333,12 @@ def test_what_breaks_a_convention_is_found(text, problem):
 def test_prometheus_is_answered_on_this_machine_only_until_it_is_closed(metrics):
     with metrics.serve(0) as endpoint:
         assert endpoint.url == f"http://127.0.0.1:{endpoint.port}/metrics"
-        with urllib.request.urlopen(endpoint.url, timeout=10) as answer:
+        with urllib.request.urlopen(endpoint.url, timeout=30) as answer:
             kind, content = answer.headers["Content-Type"], answer.read()
     assert kind.startswith("text/plain; version=")
     assert content == metrics.text()
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(endpoint.url, timeout=10)
+        urllib.request.urlopen(endpoint.url, timeout=30)
     endpoint.close()
 
 

@@ -27,6 +27,7 @@ from anabranch.events import (
     StepMetrics,
 )
 from anabranch.plan.plan import Plan, RegionPlan, SourcePlan
+from anabranch.view import terminal as terminal_module
 from anabranch.view.progress import Progress
 from anabranch.view.standing import steady
 from anabranch.view.terminal import Size, frame, wrapped
@@ -351,10 +352,18 @@ def test_a_terminal_that_gets_narrower_is_cleared_of_what_it_has_wrapped(width, 
     assert file.getvalue().count("\x1b[2J") == cleared
 
 
-def test_nothing_is_drawn_without_news():
+def test_nothing_is_drawn_without_news(monkeypatch):
+    looks, outdated = threading.Semaphore(0), terminal_module._Drawn.outdated
+
+    def looked(drawn):
+        looks.release()
+        return outdated(drawn)
+
+    monkeypatch.setattr(terminal_module._Drawn, "outdated", looked)
+    monkeypatch.setattr(terminal_module, "FRAMES_PER_S", 100)
     progress, file = told(observed()), Recorder()
     with progress.live(terminal(file)):
         wait_for(file, "1,000 in, 10 out")
         drawn = file.getvalue()
-        threading.Event().wait(0.6)  # two frames' time
+        assert all(looks.acquire(timeout=20) for _ in range(3))  # the first of them draw no more
         assert file.getvalue() == drawn

@@ -19,7 +19,7 @@ from anabranch.events import Event, Observed, Reconfiguration
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io import collect
-from anabranch.io.source import Chunk, is_pushed
+from anabranch.io.source import Chunk, extent, is_pushed
 from anabranch.io.stamped import StampedSource
 from anabranch.operators.base import Counters
 from anabranch.plan.plan import Plan
@@ -29,6 +29,9 @@ from anabranch.testing.result import RunResult
 START_S = 60.0
 IN_FORCE_S = 0.05
 """How long a read waits for the plan that it wished for: few rows would be read before it is."""
+AT_THE_END_S = 8.0
+"""How long the last read of a part waits for the first plan; less than an engine that fails waits
+for its threads."""
 
 BATCHES = {"spark": (3, 6)}
 """Fewest and most batches to cut an input into, by engine; a micro-batch costs a third of a second,
@@ -74,7 +77,7 @@ def run_watched(
 
     def hear(event: Event) -> None:
         if isinstance(event, Reconfiguration):
-            wishes.in_force.set()
+            wishes.note_change()
         if not isinstance(event, Observed):
             return
         for step in event.observation.steps:
@@ -82,7 +85,9 @@ def run_watched(
                 counted[step.step] = Counters(skipped=step.skipped, late=step.late)
         wishes.next()
 
-    fed = nudging(flow, wishes.at_a_read) if len(plans) > 1 else flow
+    # Where there is a checkpoint, plans change while no read is under way.
+    at_the_end = wishes.at_the_end if options.get("checkpoint") is None else None
+    fed = nudging(flow, wishes.at_a_read, at_the_end) if len(plans) > 1 else flow
     handle = start(fed.writing(sinks), engine=engine, plan=plans[0], listener=hear, **options)
     wishes.begin(handle)
     if not handle.await_termination(deadline_s):
@@ -111,7 +116,9 @@ class Wishes:
         self._waiting, self._rng = list(plans), rng
         self._lock = threading.Lock()
         self._begun = threading.Event()
-        self.in_force = threading.Event()
+        self._wished = False
+        self._in_force = threading.Event()
+        self._changed = threading.Event()
 
     def begin(self, handle: Run) -> None:
         """Know the run; moments before this wait for it."""
@@ -126,36 +133,57 @@ class Wishes:
         with self._lock:
             if not self._waiting:
                 return False
-            self.in_force.clear()
+            self._in_force.clear()
             self._handle.apply(self._waiting.pop(0))
+            self._wished = True
             return True
+
+    def note_change(self) -> None:
+        """A plan that was wished for is in force."""
+        self._in_force.set()
+        self._changed.set()
 
     def at_a_read(self) -> None:
         """Now and then, wish; and now and then, let the plan be in force before rows follow."""
         wish, wait = self._rng.random() < 0.5, self._rng.random() < 0.5
         if wish and self.next() and wait:
-            self.in_force.wait(IN_FORCE_S)
+            self._in_force.wait(IN_FORCE_S)
+
+    def at_the_end(self) -> None:
+        """If one was wished for, let the plan change at least once before the last rows follow."""
+        if self._wished:
+            self._changed.wait(AT_THE_END_S)
 
 
-def nudging(flow: Flow, call: Callable[[], None]) -> Flow:
-    """The same flow, whose sources call a function before they are read in this process."""
+def nudging(
+    flow: Flow, call: Callable[[], None], at_the_end: Callable[[], None] | None = None
+) -> Flow:
+    """The same flow, whose sources call a function before they are read in this process.
+
+    Args:
+        flow: Whose sources are to be read.
+        call: Before every read.
+        at_the_end: With the last rows of a part, before they are given out.
+    """
     sources = {}
     for name in flow.names(Role.SOURCE):
         source = flow.graph.steps[name].body.source
         # Engines know those two by their class, and treat them in a way of their own.
         if not is_pushed(source) and not isinstance(source, StampedSource):
-            sources[name] = Nudging(source, call)
+            sources[name] = Nudging(source, call, at_the_end)
     return flow.reading(sources)
 
 
 class Nudging:
     """A source that calls a function before each read; in another process, the source alone."""
 
-    def __init__(self, source: Any, call: Callable[[], None]) -> None:
-        self._source, self._call = source, call
+    def __init__(
+        self, source: Any, call: Callable[[], None], at_the_end: Callable[[], None] | None = None
+    ) -> None:
+        self._source, self._call, self._at_the_end = source, call, at_the_end
 
     def __copy__(self) -> Nudging:
-        return Nudging(copy.copy(self._source), self._call)
+        return Nudging(copy.copy(self._source), self._call, self._at_the_end)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _itself, (self._source,)
@@ -169,7 +197,16 @@ class Nudging:
         """Call, then read."""
         self._call()
         chunk: Chunk | None = self._source.read(part, start, rows)
+        if self._at_the_end is not None and self._is_last(part, start, chunk):
+            self._at_the_end()
         return chunk
+
+    def _is_last(self, part: str, start: int, chunk: Chunk | None) -> bool:
+        if chunk is None:
+            return True
+        known = extent(self._source, part)
+        behind = start + chunk.batch.num_rows
+        return known.exact and known.rows is not None and behind >= known.rows
 
 
 def _itself(source: Any) -> Any:

@@ -13,7 +13,7 @@ from anabranch.engines.local.entry import Entry
 from anabranch.engines.local.gate import ElasticGate
 from anabranch.state.positions import Jumbo, Mark, Positions, Root
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 def at(time: int, rank: int = 0) -> Root:

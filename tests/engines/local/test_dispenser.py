@@ -12,7 +12,7 @@ from anabranch.state.positions import FIRST, Root, end, is_end
 from tests.engines.local.handmade import Side, wait_until
 from tests.engines.local.rows_to_read import Rows
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 
 def plan(replicas: int = 1, batch_rows: int = 4, limit: int | None = None) -> SourcePlan:

@@ -18,7 +18,7 @@ from tests.engines.local.failing import SCHEMA, Doomed, numbers
 from tests.engines.local.handmade import wait_until
 from tests.engines.local.rows_to_read import Rows
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 def is_prefix(rows: list[int]) -> bool:

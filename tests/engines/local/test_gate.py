@@ -305,7 +305,7 @@ def _read_to_the_end(gate: ElasticGate, reader: object) -> list[tuple[int, list[
     return seen
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", range(3))
 def test_many_threads_see_all_tuples_in_one_order(seed: int):
     gate = gate_of(0, 1, 2, readers=("x", "y", "z"), quota=4)
@@ -317,7 +317,7 @@ def test_many_threads_see_all_tuples_in_one_order(seed: int):
     assert all(other == first for other in others)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_many_threads_share_a_dealt_gate_without_loss_or_doubles():
     gate = gate_of(0, 1, readers=("x", "y", "z"), dealt=True, quota=4)
 

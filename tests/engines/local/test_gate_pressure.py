@@ -10,7 +10,7 @@ from anabranch.plan.regions import Edge
 from anabranch.state.positions import START
 from tests.engines.local.handmade import Side, at, gate_of, shown, tuples, wait_until
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(120)
 
 
 def test_a_fast_source_is_held_up_and_goes_on_when_it_is_read():

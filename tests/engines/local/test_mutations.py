@@ -198,7 +198,7 @@ def _impatient_threads(monkeypatch: Patch) -> Iterator[None]:
     sys.setswitchinterval(usual)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("mutate", MUTATIONS)
 def test_the_stress_check_notices(mutate: Callable[[Patch], None]):
     found: list[str] = []

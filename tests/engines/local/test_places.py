@@ -78,7 +78,7 @@ def test_a_place_that_does_not_exist_is_refused_by_name():
         require_places(placed(plan, "socket0", "moon"), TWO)
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 def test_replicas_run_where_the_plan_says(
     pinned: list[frozenset[int]], monkeypatch: pytest.MonkeyPatch
 ):

@@ -14,7 +14,7 @@ from anabranch.state.positions import FIRST, Root
 from tests.engines.local.rows_to_read import Rows
 from tests.engines.local.test_dispenser import hired, plan
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 
 @st.composite

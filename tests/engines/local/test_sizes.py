@@ -19,7 +19,7 @@ from tests.engines.local.handmade import Side, wait_until
 from tests.engines.local.rows_to_read import Rows
 from tests.engines.spark.test_growing import Growing
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 PLAN = SourcePlan("rows", batch_rows=4)
 
 

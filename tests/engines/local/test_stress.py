@@ -19,7 +19,7 @@ def _impatient_threads() -> Iterator[None]:
     sys.setswitchinterval(usual)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_hundred_switches_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch):
     run = Switching(monkeypatch, seed, changes=60)

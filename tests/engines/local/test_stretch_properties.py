@@ -31,7 +31,7 @@ from tests.engines.local.recorded import (
 )
 from tests.engines.local.switching import Switching
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 CHANGES = 16
 

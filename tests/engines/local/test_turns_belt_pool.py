@@ -12,7 +12,7 @@ from anabranch.engines.local.pool import Pool
 from anabranch.engines.local.turns import WINDOW, Turns
 from tests.engines.local.handmade import Side, at, wait_until
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(120)
 
 
 def test_turns_promise_what_is_finished_without_a_gap():

@@ -37,6 +37,7 @@ from anabranch.plan.plan import Plan
 from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess
+from tests.engines.spark.short_lived import environment
 
 ROWS = [{"k": "abc"[number % 3], "v": number} for number in range(60)]
 
@@ -256,7 +257,9 @@ class TestToldByWorkers:
     ) -> None:
         (tmp_path / "program.py").write_text(PROGRAM)
         command = [sys.executable, str(tmp_path / "program.py")]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+        ended = subprocess.run(
+            command, env=environment(), capture_output=True, text=True, timeout=250, check=False
+        )
         told = (ended.stdout + ended.stderr).splitlines()
         assert ended.returncode == 1
         # Spark's daemon may still complain of a pipe that the ending driver has closed.

@@ -19,6 +19,7 @@ from anabranch.engines.spark.layout import layout
 from anabranch.engines.spark.program import Batch
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
+from tests.engines.spark.short_lived import environment
 
 
 def described(flow: Flow, plan: Plan, version: int = 3) -> str:
@@ -104,7 +105,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     program: Path = tmp_path_factory.mktemp("pages") / "program.py"
     program.write_text(PROGRAM)
     command = [sys.executable, str(program)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=270, check=False)
+    ended = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=270, check=False
+    )
     (line,) = [line for line in ended.stdout.splitlines() if line.startswith("found ")] or [""]
     assert line, ended.stdout + ended.stderr
     found: dict[str, Any] = json.loads(line.removeprefix("found "))

@@ -16,6 +16,7 @@ from anabranch.engines.handle import Run
 from anabranch.events import Observed, RunEnded
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
+from tests.engines.spark.short_lived import environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -123,7 +124,9 @@ print("active:", handle.is_active)
 def test_stopping_the_session_under_a_run_ends_it_with_an_error(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(STOPPED_UNDERNEATH)
     command = [sys.executable, str(tmp_path / "program.py")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=270, check=False)
+    ended = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=270, check=False
+    )
     assert "EngineError: " in ended.stdout, ended.stdout + ended.stderr
     assert "start again to go on" in ended.stdout
     assert "active: False" in ended.stdout

@@ -10,6 +10,7 @@ import pytest
 from anabranch.engines.spark import session as session_module
 from anabranch.engines.spark.session import check_version, our_settings, session, use
 from anabranch.errors import EngineError
+from tests.engines.spark.short_lived import environment
 
 CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
 
@@ -157,7 +158,7 @@ def test_what_spark_submit_says_wins_over_our_settings(tmp_path):
     settings = ("--conf", "spark.sql.shuffle.partitions=7")
     ran = subprocess.run(
         [submit, "--master", "local[1]", *settings, program],
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        env=environment() | {"PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         check=False,

@@ -23,6 +23,8 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-dev-shm-usage",
 ]
+PATIENCE_MS = 30_000.0
+"""Whoever waits goes on as soon as it is there, and a busy machine may take its time."""
 WIDE, PHONE = {"width": 1360, "height": 900}, {"width": 360, "height": 740}
 
 
@@ -69,12 +71,12 @@ class Opened:
     def reads(self, selector: str, text: str) -> None:
         """Wait until an element shows a text."""
         self.page.wait_for_selector(selector)
-        end = time.monotonic() + 5.0
+        end = time.monotonic() + PATIENCE_MS / 1000
         while self.text(selector) != text and time.monotonic() < end:
             self.page.wait_for_timeout(20)
         assert self.text(selector) == text
 
-    def until(self, expression: str, within_ms: float = 5000) -> None:
+    def until(self, expression: str, within_ms: float = PATIENCE_MS) -> None:
         """Wait until an expression of the page is true; the page itself may evaluate no text."""
         end = time.monotonic() + within_ms / 1000
         while not self.page.evaluate(expression):

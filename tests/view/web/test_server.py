@@ -32,7 +32,7 @@ def page():
 def ask(dashboard, path="/", headers=None, body=None, host=None):
     """Status, headers and body of an answer."""
     place = urlsplit(dashboard.url)
-    connection = http.client.HTTPConnection(host or place.hostname, place.port, timeout=10)
+    connection = http.client.HTTPConnection(host or place.hostname, place.port, timeout=30)
     with closing(connection):
         method = "GET" if body is None else "POST"
         connection.request(method, path, body, headers or {})
@@ -86,12 +86,25 @@ def test_history_and_news(page):
     assert (news["kind"], news["plan"]["replicas"]["count"]) == ("changed", 2)
 
 
+def test_a_server_that_is_closed_answers_nobody_on_a_connection_that_was_kept():
+    def asked():
+        kept.request("GET", "/api/history")
+        return kept.getresponse().read()
+
+    with serve(port=0) as dashboard:
+        place = urlsplit(dashboard.url)
+        kept = http.client.HTTPConnection(place.hostname, place.port, timeout=30)
+        assert asked()
+    with closing(kept), pytest.raises(ConnectionError):
+        asked()
+
+
 class stream:
     """The lines of server-sent events."""
 
     def __init__(self, dashboard, since):
         place = urlsplit(dashboard.url)
-        self._connection = http.client.HTTPConnection(place.hostname, place.port, timeout=10)
+        self._connection = http.client.HTTPConnection(place.hostname, place.port, timeout=30)
         self._connection.request("GET", f"/api/stream?since={since}")
         self._answer = self._connection.getresponse()
         assert self._answer.getheader("Content-Type") == "text/event-stream"
@@ -307,7 +320,7 @@ def test_wishes_build_on_each_other(running):
     will = [json.loads(ask(dashboard, "/api/plan", JSON, json.dumps(w))[2])["will"] for w in wishes]
     (words,) = will[1]
     assert words.endswith("even · positive · count.combine → even | positive · count.combine")
-    for _ in range(100):
+    for _ in range(600):
         if len(run.plan.region("even").pipelines) == 2 and run.plan.source("numbers").replicas == 2:
             break
         run.await_termination(0.05)

@@ -26,6 +26,8 @@ from tests.view.web.made import observed, small_change, small_seen, small_start
 
 __all__ = ["chromium", "opened"]
 
+pytestmark = pytest.mark.xdist_group("page")  # a browser for each file, not for each worker
+
 OVER = RunEnded(9.0, 10, 5, ended=True)
 
 

@@ -26,6 +26,7 @@ from anabranch.view.web.plans import MOST_PLANS
 from anabranch.view.web.rates import Rates
 from anabranch.view.web.seen import Look, seen_as_object, traffic
 from anabranch.view.web.story import MOST_ENTRIES, Story
+from tests.engines.local.handmade import wait_until
 from tests.view.web.made import (
     observed,
     paced_flow,
@@ -230,7 +231,9 @@ def test_a_real_run_can_be_told():
     heard = []
     run = ab.start(paced_flow(), engine="local", policy="none", listener=heard.append)
     run.apply(run.plan.with_pipelines("even", 1, 2))
-    run.await_termination(2.5)
+    wait_until(lambda: any(isinstance(event, Reconfiguration) for event in heard))
+    seen = len(heard)
+    wait_until(lambda: any(isinstance(event, Observed) for event in heard[seen:]))
     run.stop()
     history = json.loads(to_json(story_of(*heard)))
     assert history["rows_in"] == run.result().rows_in

@@ -32,10 +32,10 @@ def viewed(journal):
     ) as run:
         line = run.stdout.readline()
         url = re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
-        with urllib.request.urlopen(url + "api/history", timeout=10) as answer:
+        with urllib.request.urlopen(url + "api/history", timeout=30) as answer:
             shown = json.load(answer)
         run.send_signal(signal.SIGINT)
-        _, errors = run.communicate(timeout=20)
+        _, errors = run.communicate(timeout=60)
     assert run.returncode == 0
     assert "Traceback" not in errors
     return line, shown, errors

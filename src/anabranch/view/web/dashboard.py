@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from contextlib import suppress
 from http.server import ThreadingHTTPServer
 from importlib import import_module
 from types import TracebackType
@@ -159,10 +160,13 @@ class _Server(ThreadingHTTPServer):
 
     daemon_threads = True
     allow_reuse_address = True
+    closed = False
 
     def __init__(self, place: tuple[str, int], handler: type[Requests]) -> None:
         self.address_family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._open: set[socket.socket] = set()
+        self._changing = threading.Lock()
         super().__init__(place, handler)
 
     def server_bind(self) -> None:
@@ -174,6 +178,8 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._free.acquire(blocking=False):
+            with self._changing:
+                self._open.add(request)
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
@@ -183,6 +189,20 @@ class _Server(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._changing:
+            self._open.discard(request)
+            super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """Let nobody in, and take no more from those who are: browsers keep connections open."""
+        super().server_close()
+        self.closed = True
+        with self._changing:
+            for request in self._open:
+                with suppress(OSError):  # the browser has closed it
+                    request.shutdown(socket.SHUT_RD)  # what is being said is said to its end
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that goes away is no news; anything else is one line of it."""

@@ -81,6 +81,9 @@ class Requests(BaseHTTPRequestHandler):
 
     def parse_request(self) -> bool:
         """Read the head of a request; an address that is none is refused here, once for all."""
+        if getattr(self.server, "closed", False):  # it came on a connection that was kept
+            self.close_connection = True
+            return False
         if not super().parse_request():
             return False
         try:
