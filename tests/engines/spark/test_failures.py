@@ -17,7 +17,7 @@ import anabranch as ab
 from anabranch.engines.engine import Options
 from anabranch.engines.spark import batches as batches_of_a_run
 from anabranch.engines.spark.engine import SparkEngine
-from anabranch.engines.spark.failures import essence, first_line
+from anabranch.engines.spark.failures import essence, first_line, job_failure
 from anabranch.errors import EngineError
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
@@ -37,6 +37,13 @@ def counted(out: Any, step: Any = None) -> Flow:
 
 def leaves(batch: pa.RecordBatch) -> dict[str, Any]:
     os._exit(3)
+
+
+def test_workers_without_a_module_are_told_how_to_get_it(spark: SparkSession) -> None:
+    said = "PythonException: Traceback\nModuleNotFoundError: No module named 'anabranch'\n at java"
+    told = job_failure(RuntimeError(said), spark, 3, ["count"])
+    assert (told.step, told.got) == ("batch 3", "none with a module 'anabranch'")
+    assert "PYSPARK_PYTHON" in told.remedy
 
 
 def test_a_worker_that_dies_is_told_in_one_sentence_with_its_regions_and_the_java_behind_it(

@@ -18,6 +18,7 @@ OF_SPARK = (PySparkException, Py4JError)
 DIED = "Python worker exited unexpectedly"
 MOST_LINES, MOST_CHARACTERS = 6, 800
 _FAILED_STAGE = re.compile(r"in stage (\d+)\.\d+ ")
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _CALLED = re.compile(r"An error occurred while calling \S+$")
 
 
@@ -38,6 +39,15 @@ def job_failure(
             "a batch (batch_rows of the plan's sources), or give a cluster's workers more "
             "(spark.executor.pyspark.memory). Code that crashes or leaves the process ends a "
             "worker, too. What was committed is kept: start again to go on from the checkpoint",
+        )
+    lacking = _NO_MODULE.search(told)
+    if lacking is not None:
+        return EngineError(
+            batch,
+            "workers of Spark that can import what the flow needs",
+            f"none with a module {lacking[1]!r}",
+            "set PYSPARK_PYTHON to the Python in which it is installed before the session starts, "
+            "or send it along (spark-submit --py-files)",
         )
     return EngineError(
         batch,
