@@ -280,7 +280,10 @@ class Watcher:
         return waits is not None and waits > MANY_ROWS and self.seen[-1].lag_ms > 100
 
     def is_recalibrated(self) -> bool:
-        return any("backlog" in why and "recalibrating" in why for why in self.decided)
+        """Whether it noticed, by what waits or by how long that takes, whichever shows first."""
+        signs = ("backlog", "latency")
+        told = (why for why in self.decided if "recalibrating" in why)
+        return any(sign in why for why in told for sign in signs)
 
     def is_widened(self) -> bool:
         return any("1 → 2 replicas of region slow" in moved for moved in self.moved)
