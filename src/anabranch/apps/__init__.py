@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -108,17 +109,19 @@ APPS: dict[str, App] = {
 
 
 def app(name: str) -> App:
-    """The application of a name.
+    """The application of a name; one of nearly that name is offered where there is none.
 
     Example:
         >>> app("word-count").build(text="to be")
         Flow 'word-count': lines → split → count.combine → count → out
     """
-    if name not in APPS:
-        raise UnknownNameError(
-            name,
-            f"an application among {list(APPS)}",
-            repr(name),
-            "see `anabranch apps`, or give your own flow as module:flow",
-        )
-    return APPS[name]
+    if name in APPS:
+        return APPS[name]
+    close = get_close_matches(name, APPS, n=1)
+    raise UnknownNameError(
+        name,
+        "an application",
+        repr(name),
+        "".join(f"did you mean {each}? " for each in close)
+        + "see `anabranch apps`, or give your own flow as module:flow or file.py:flow",
+    )

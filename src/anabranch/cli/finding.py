@@ -7,13 +7,12 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from anabranch.apps import APPS, App
+from anabranch.apps import app
 from anabranch.cli.own_flows import built, is_file, own_flow
 from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow
@@ -52,25 +51,11 @@ def find_flow(
     if ":" in name or is_file(name):
         found, known = own_flow(name)
         return built(name, found, arguments(name, known, input, settings))
-    chosen = find_app(name)
+    chosen = app(name)
     given = arguments(name, chosen.parameters, input, settings)
     if endless and not input and "rows" in chosen.parameters:
         given.setdefault("rows", None)
     return chosen.build(**given)
-
-
-def find_app(name: str) -> App:
-    """A built-in application; one of nearly that name is offered instead of all of them."""
-    if name in APPS:
-        return APPS[name]
-    close = get_close_matches(name, APPS, n=1)
-    raise UnknownNameError(
-        name,
-        "an application",
-        repr(name),
-        "".join(f"did you mean {each}? " for each in close)
-        + "see `anabranch apps`, or give your own flow as module:flow or file.py:flow",
-    )
 
 
 def arguments(

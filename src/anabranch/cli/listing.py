@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from anabranch.apps import APPS, App
+from anabranch.apps import APPS, App, app
 from anabranch.apps.parts.wanted import input_options, what_goes_in
-from anabranch.cli.finding import find_app
 
 
 def register(cli: typer.Typer) -> None:
@@ -28,7 +27,7 @@ def list_apps(
         for each, known in sorted(APPS.items()):
             typer.echo(f"{each:{width}}  {known.about}")
     else:
-        for line in told(find_app(name)):
+        for line in told(app(name)):
             typer.echo(line)
 
 

@@ -27,6 +27,7 @@ from anabranch.operators.base import (
     failure,
     on_error_of,
 )
+from anabranch.operators.looks import shortened
 from anabranch.operators.rows import exact_rows
 from anabranch.operators.schemas import SchemaLike, columns_of, schema, to_batch
 from anabranch.state.positions import Expansion, Ints, Jumbo, Positions, Root
@@ -295,7 +296,7 @@ class FlatMap(Expand):
                 raise OperatorError(
                     step,
                     "rows, as in [{'column': value, …}, …]",
-                    _short(made),
+                    shortened(made),
                     "return a list of dicts, which may be empty",
                 )
             rows.extend(made)
@@ -314,14 +315,9 @@ class FlatMap(Expand):
         raise OperatorError(
             step,
             f"rows with the columns {names}",
-            f"{list(wrong)}" if isinstance(wrong, Mapping) else _short(wrong),
+            f"{list(wrong)}" if isinstance(wrong, Mapping) else shortened(wrong),
             "give every column that out= declares, and no other",
         )
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else text[:97] + "..."
 
 
 def map(
