@@ -123,31 +123,48 @@ def test_a_missing_plan_file_is_refused(run, tmp_path):
 
 
 def test_check_of_an_honest_app_is_good(run):
-    ran = run("check", "word-count", "--cases", 2, "--rows", 5)
+    ran = run("check", "word-count", "--cases", 2, "--rows", 5, "--processes", 0)
     assert ran.code == 0
     assert "agree with the sequential run" in ran.out
 
 
 def test_check_of_a_liar_fails_and_names_the_step(run, folder):
-    ran = run("check", "lying_flow:flow", "--cases", 4)
+    ran = run("check", "lying_flow:flow", "--cases", 4, "--processes", 0)
     assert ran.code == 1
     assert "step 'liar' is most likely to blame" in ran.out
 
 
 def test_check_as_json_is_one_object(run, folder):
-    answer = json.loads(run("check", "lying_flow:flow", "--cases", 4, "--json").out)
+    ran = run("check", "lying_flow:flow", "--cases", 4, "--processes", 0, "--json")
+    answer = json.loads(ran.out)
     assert (answer["flow"], answer["ok"], answer["step"]) == ("lying", False, "liar")
     assert set(answer["input"]) == {"s"}
 
 
 def test_check_as_json_of_an_honest_flow_is_one_object(run, folder):
-    ran = run("check", "honest_flow:flow", "--cases", 2, "--json")
+    ran = run("check", "honest_flow:flow", "--cases", 2, "--processes", 0, "--json")
     answer = json.loads(ran.out)
     assert (ran.code, answer["ok"], answer["step"]) == (0, True, None)
 
 
+def test_check_runs_the_users_own_module_in_another_process(run, folder):
+    ran = run("check", "honest_flow:flow", "--cases", 1, "--processes", 1, "--json")
+    answer = json.loads(ran.out)
+    assert (ran.code, answer["processes"], answer["unsent"]) == (0, 1, None)
+
+
+def test_check_says_why_a_flow_was_not_run_in_another_process(run, folder):
+    locked = HONEST.replace("x < 4", "lock.locked()")
+    (folder / "honest_flow.py").write_text(f"import threading\nlock = threading.Lock()\n{locked}")
+    ran = run("check", "honest_flow:flow", "--cases", 1)
+    assert ran.code == 0
+    assert "not run in another process, because it cannot be sent to one: step 'small'" in ran.out
+
+
 def test_the_seed_decides(run, folder):
-    first, second = (run("check", "lying_flow:flow", "--seed", 3).out for _ in range(2))
+    first, second = (
+        run("check", "lying_flow:flow", "--seed", 3, "--processes", 0).out for _ in range(2)
+    )
     assert first == second
 
 

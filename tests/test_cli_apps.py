@@ -101,7 +101,7 @@ def test_a_folder_that_is_not_there_is_said(command_line, tmp_path):
 
 def test_settings_may_hold_several_values(command_line):
     ran = command_line(
-        "check", "hashtag-sequences", "--cases", "1", "--rows", "30",
+        "check", "hashtag-sequences", "--cases", "1", "--rows", "30", "--processes", "0",
         *("--set", 'sequence=["wake", "world"]'),
     )  # fmt: skip
     assert "agree with the sequential run" in ran.out

@@ -90,7 +90,7 @@ def test_seconds_end_an_endless_run(no_java):
 
 def test_check_runs_on_threads_without_spark(no_java):
     arguments = ["check", "word-count", "--engine", "local", "--cases", 3, "--rows", 30]
-    ran = done(*arguments, env=no_java)
+    ran = done(*arguments, "--processes", 0, env=no_java)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout == (
         "word-count: 4 random plans, batchings and plan changes on local over 30 rows "

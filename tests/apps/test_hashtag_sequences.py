@@ -163,14 +163,16 @@ def test_it_says_what_it_found():
 
 
 def test_it_does_not_matter_how_it_is_run():
-    report = ab.check(hashtag_sequences.build(rows=100, distinct=12), cases=12, rows=100)
+    report = ab.check(
+        hashtag_sequences.build(rows=100, distinct=12), cases=12, rows=100, processes=0
+    )
     assert report.ok, report
 
 
 def test_files_do_not_change_that(lines):
     texts = ["wake #a", "up #b world", "world wake up #a #b", "up world #a", "{", "world #b"]
     flow = hashtag_sequences.build(input=lines(*({"text": text} for text in texts), "{"), buckets=3)
-    assert ab.check(flow, cases=4).ok
+    assert ab.check(flow, cases=4, processes=0).ok
 
 
 def test_files_may_be_given_by_the_name_of_the_source(lines):

@@ -165,7 +165,7 @@ def test_parquet_files_may_have_other_types_and_lack_columns_that_may_be_null(tm
         (None, f"no int64 in 'at': {2**63}"),
     ]
     assert result.counters["rows.parse"].skipped == 3
-    assert ab.check(flow, cases=8, rows=20, seed=1).ok
+    assert ab.check(flow, cases=8, rows=20, seed=1, processes=0).ok
 
 
 def test_what_pandas_writes_can_be_read(tmp_path):

@@ -114,7 +114,7 @@ def test_a_stateful_operator_counts_all():
 @pytest.mark.parametrize("selectivity", [1.0, 0.6, 1.5])
 def test_it_does_not_matter_how_a_stateful_operator_is_run(selectivity):
     source = numbers(list(range(40)))
-    report = ab.check(through(CountAll(3, selectivity), source), cases=12, rows=40)
+    report = ab.check(through(CountAll(3, selectivity), source), cases=12, rows=40, processes=0)
     assert report.ok, report
 
 
@@ -202,7 +202,7 @@ def test_selectivities_of_the_chain_are_multiplied_with_a_factor():
 @pytest.mark.parametrize("name", VARIANTS)
 def test_it_does_not_matter_how_it_is_run(name):
     flow = app(name).build(**{**cases()[name].small, "rows": 30, "keys": 3})
-    report = ab.check(flow, cases=12, rows=30)
+    report = ab.check(flow, cases=12, rows=30, processes=0)
     assert report.ok, report
 
 

@@ -26,14 +26,14 @@ def test_what_comes_too_late_goes_to_a_sink_of_its_own():
 
 @pytest.mark.parametrize("query", list(QUERIES))
 def test_it_does_not_matter_how_a_query_is_run(query):
-    report = ab.check(build(query=query, rows=5000, rate_per_s=20.0), cases=4, rows=50)
+    report = ab.check(build(query=query, rows=5000, rate_per_s=20.0), cases=4, rows=50, processes=0)
     assert report.ok, report
 
 
 @pytest.mark.parametrize("query", ["q4", "q5", "q7", "q11", "q17"])
 def test_one_key_may_have_nearly_all_bids(query):
     bids = [bid(n / 10, n % 17, auction=7 if n % 10 else 8, bidder=n % 3) for n in range(80)]
-    report = ab.check(fed(query, auction=[auction(0, 9)], bid=bids), cases=6)
+    report = ab.check(fed(query, auction=[auction(0, 9)], bid=bids), cases=6, processes=0)
     assert report.ok, report
 
 

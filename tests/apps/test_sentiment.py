@@ -347,6 +347,7 @@ def test_it_does_not_matter_how_it_is_run():
         sentiment.build(rows=100, rate_per_s=0.1, distinct=20, users=10, malformed=0.05),
         cases=4,
         rows=40,
+        processes=0,
     )
     assert report.ok, report
 

@@ -91,7 +91,7 @@ LIARS = {
 def checked(liar, behind=lambda stream: stream) -> Report:
     flow = Flow("f", buckets=4)
     behind(liar(flow.source("s", memory(ROWS)))).sink("out", collect())
-    return check(flow, cases=20)
+    return check(flow, cases=20, processes=0)
 
 
 @pytest.mark.parametrize("lie", sorted(LIARS))
@@ -152,12 +152,12 @@ def honest_flow() -> Flow:
 
 
 def test_an_honest_flow_passes():
-    report = check(honest_flow(), cases=20)
+    report = check(honest_flow(), cases=20, processes=0)
     assert (report.ok, report.rows) == (True, len(ROWS))
 
 
 def test_a_report_without_a_finding_raises_nothing():
-    assert check(honest_flow(), cases=1).raise_if_different() is None
+    assert check(honest_flow(), cases=1, processes=0).raise_if_different() is None
 
 
 def test_the_same_seed_gives_the_same_report():
@@ -168,7 +168,7 @@ def test_an_endless_source_is_checked_on_its_first_rows():
     flow = Flow("f")
     endless = generate(lambda rng, index: {"x": index}, pa.schema([("x", pa.int64())]))
     flow.source("s", endless).sink("out", collect())
-    report = check(flow, cases=1, rows=30)
+    report = check(flow, cases=1, rows=30, processes=0)
     assert (report.ok, report.rows) == (True, 30)
 
 
@@ -176,7 +176,7 @@ def test_an_operator_that_raises_only_on_larger_batches_is_named():
     flow = ab.Flow("f")
     rows = ab.memory([{"v": i} for i in range(30)])
     flow.source("s", rows).filter("one at a time", lambda b: [True]).sink("out", ab.collect())
-    report = ab.check(flow)
+    report = ab.check(flow, processes=0)
     assert (report.ok, report.finding.step) == (False, "one at a time")
     assert report.finding.input.size <= 3
 
@@ -199,11 +199,11 @@ def test_a_step_that_refuses_the_smaller_input_does_not_hide_the_liar():
     flow.source("s", rows).apply("numbered", numbered).apply("strict", wants_zero_first).sink(
         "out", ab.collect()
     )
-    assert ab.check(flow).finding.step == "numbered"
+    assert ab.check(flow, processes=0).finding.step == "numbered"
 
 
 def test_nan_inside_of_a_list_is_no_difference():
     flow = ab.Flow("f")
     rows = ab.memory([{"v": [float("nan"), 1.0]}])
     flow.source("s", rows).filter("all", lambda b: [True] * b.num_rows).sink("out", ab.collect())
-    assert ab.check(flow, cases=3).ok
+    assert ab.check(flow, cases=3, processes=0).ok

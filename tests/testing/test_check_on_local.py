@@ -45,7 +45,7 @@ def seen_rows(monkeypatch) -> list[int]:
 
 
 def test_plans_change_on_threads_while_rows_come(seen_rows):
-    report = check(word_count.build(), engine="local", cases=20, rows=ROWS)
+    report = check(word_count.build(), engine="local", cases=20, rows=ROWS, processes=0)
     assert (report.ok, report.runs) == (True, 21)
     midway = [rows for rows in seen_rows if 0 < rows < ROWS]
     assert len(midway) >= 5, seen_rows
@@ -71,7 +71,7 @@ def test_an_operator_that_depends_on_batching_is_found_on_threads():
     flow.source("s", memory([{"x": i} for i in range(20)])).map(
         "liar", lambda b: {"n": list(range(b.num_rows))}, out="n: int64"
     ).sink("out", collect())
-    report = check(flow, engine="local", cases=2)
+    report = check(flow, engine="local", cases=2, processes=0)
     assert (report.finding.question, report.finding.step) == ("depends on batching", "liar")
     assert report.finding.how.startswith("local with 65536 → ")
 

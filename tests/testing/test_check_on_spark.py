@@ -32,7 +32,7 @@ def test_word_count_on_spark_agrees_with_the_sequential_run(monkeypatch, tmp_pat
         return handle
 
     monkeypatch.setattr(on_engine, "start", start)
-    report = check(word_count.build(), engine="spark", cases=3, rows=40)
+    report = check(word_count.build(), engine="spark", cases=3, rows=40, processes=0)
     assert (report.ok, report.rows, report.runs) == (True, 40, 4)
     assert changes, "no plan change between batches"
     assert list(tmp_path.glob("anabranch-*")) == [], "checkpoints that nobody asked for stay"
@@ -50,7 +50,7 @@ def test_an_operator_that_depends_on_batching_is_found_on_spark():
     flow.source("s", memory([{"x": i} for i in range(20)])).map(
         "liar", lambda b: {"n": list(range(b.num_rows))}, out="n: int64"
     ).sink("out", collect())
-    report = check(flow, engine="spark", cases=2)
+    report = check(flow, engine="spark", cases=2, processes=0)
     assert not report.ok
     assert (report.finding.question, report.finding.step) == ("depends on batching", "liar")
     assert report.finding.how.startswith("spark with 65536 → ")

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow
 from anabranch.cli.outcomes import WRONG_RESULT
+from anabranch.testing.check import PROCESSES
 from anabranch.testing.check import check as check_flow
 
 
@@ -30,15 +31,25 @@ def run_check(
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Rows of each source to run on.")] = 200,
     seed: Annotated[int, typer.Option(help="Decides every choice.")] = 0,
+    processes: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="How many fresh processes to repeat the sequential run in, each with another hash "
+            "seed, time zone and working directory.",
+        ),
+    ] = PROCESSES,
     input: Inputs = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the sequential run with random plans, interleavings, batchings and plan changes."""
+    """Compare the sequential run with random plans, batchings, plan changes and processes."""
     flow = find_flow(name, input or (), settings=settings or ())
     quiet = as_json or not sys.stderr.isatty()
     with nullcontext() if quiet else Console(stderr=True).status(f"checking {flow.name}"):
-        report = check_flow(flow, engine=engine, cases=cases, rows=rows, seed=seed)
+        report = check_flow(
+            flow, engine=engine, cases=cases, rows=rows, seed=seed, processes=processes
+        )
     if as_json:
         finding = report.finding
         answer = {
@@ -47,6 +58,8 @@ def run_check(
             "ok": report.ok,
             "rows": report.rows,
             "runs": report.runs,
+            "processes": report.processes,
+            "unsent": report.unsent,
             "question": finding.question if finding else None,
             "step": finding.step if finding else None,
             "input": finding.input.rows if finding else None,

@@ -9,9 +9,12 @@ from anabranch.graph import Output, Role
 from anabranch.operators.rows import python_rows
 from anabranch.state.positions import Jumbo
 from anabranch.testing.result import RunResult, Tap
+from anabranch.testing.sequential import run_sequential
 
 Seen = dict[str, tuple[list[str], list[str]]]
 """By step: everything that went in and came out, with positions, in a comparable form."""
+
+Recorded = tuple[RunResult, Seen]
 
 
 class Recorder:
@@ -61,11 +64,16 @@ def _may_show_batching(flow: Flow, name: str) -> bool:
     return changes or flow.graph.steps[name].body.batch_dependent
 
 
-def run_recorded(run: Callable[[Tap], RunResult]) -> tuple[RunResult, Seen]:
+def run_recorded(run: Callable[[Tap], RunResult]) -> Recorded:
     """Run with a recorder."""
     recorder = Recorder()
     result = run(recorder)
     return result, recorder.seen()
+
+
+def run_sequential_recorded(flow: Flow) -> Recorded:
+    """Run a flow sequentially with a recorder."""
+    return run_recorded(lambda tap: run_sequential(flow, tap=tap))
 
 
 def _rows(jumbos: Sequence[Jumbo | None]) -> list[str]:

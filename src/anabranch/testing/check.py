@@ -1,9 +1,10 @@
 """`check`: does a flow give the same result however it is run?
 
-Three questions, each a likelier suspect than the next: do two identical runs agree (chance, clocks,
-hidden state), does batching show (operators that look at the batch they happen to be in), does the
-plan show (state or order that was not declared). On a difference the input is cut down as far as it
-goes, and the step that got the same and gave something else is named.
+Four questions: do two identical runs agree (chance, clocks, hidden state), does batching show
+(operators that look at the batch they happen to be in), does the plan show (state or order that was
+not declared), does another process show (the order of a set, the process id, local time, relative
+paths). On a difference the input is cut down as far as it goes, and the step that got the same and
+gave something else is named.
 
 With an engine, the runs to compare with are that engine's: see `on_engine.py`.
 """
@@ -11,21 +12,31 @@ With an engine, the runs to compare with are that engine's: see `on_engine.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import chain, islice
 from random import Random
+from tempfile import TemporaryDirectory
 
 from anabranch.engines.registry import require_results
 from anabranch.errors import DeterminismError, EngineError, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
-from anabranch.testing.blame import Seen, blame, run_recorded
+from anabranch.testing.another_process import (
+    TIME_LIMIT_S,
+    TIME_LIMIT_S_PER_ROW,
+    OtherProcess,
+    Unsendable,
+    cause,
+    other_surroundings,
+)
+from anabranch.testing.blame import Recorded, Seen, blame, run_recorded, run_sequential_recorded
 from anabranch.testing.compare import Difference, difference, raised
 from anabranch.testing.interleaved import run_interleaved
 from anabranch.testing.on_engine import run_on_engine, small_batches
 from anabranch.testing.random_plans import random_plan
 from anabranch.testing.recording import Recording
-from anabranch.testing.result import RunResult, Tap
+from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
 
 SHRINK_RUNS = 200
@@ -33,9 +44,10 @@ CASES = 40
 CASES_ON = {"spark": 6}
 """Fewer on an engine where each costs seconds."""
 
-Runner = Callable[[Flow, Tap | None], RunResult]
-Question = tuple[str, str, Runner]
-"""What is asked, how, and the run that answers."""
+PROCESSES = 2
+"""One misses half of the sets of two texts, which keep their order under every second hash seed."""
+
+Runner = Callable[[Flow], Recorded]
 
 
 @dataclass(frozen=True)
@@ -66,14 +78,43 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Question:
+    """A run to compare with the sequential one.
+
+    Attributes:
+        text: What the flow depends on if the runs differ.
+        how: The way in which it is run.
+        run: Runs it that way.
+        improve: Makes the most of a difference that was found.
+    """
+
+    text: str
+    how: str
+    run: Runner
+    improve: Callable[[Flow, Finding, Runner], Finding]
+
+
+@dataclass(frozen=True)
 class Report:
-    """What `check` saw."""
+    """The verdict of `check`.
+
+    Attributes:
+        flow: The name of the flow.
+        rows: Rows of all sources that each run has read.
+        runs: How many runs were compared with the sequential one.
+        finding: The first difference.
+        engine: Where the random plans were run; None for this thread.
+        processes: How many of the runs were in another process.
+        unsent: Why the flow was not run in another process although it should have been.
+    """
 
     flow: str
     rows: int
     runs: int
     finding: Finding | None = None
     engine: str | None = None
+    processes: int = 0
+    unsent: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -82,15 +123,19 @@ class Report:
 
     def __str__(self) -> str:
         """The verdict in words."""
-        if self.finding is None:
-            kinds = "random plans, interleavings, batchings and plan changes"
-            if self.engine is not None:
-                kinds = f"random plans, batchings and plan changes on {self.engine}"
-            return (
-                f"{self.flow}: {self.runs} {kinds} over {self.rows} rows "
-                "agree with the sequential run"
-            )
-        return f"{self.flow}: {self.finding}"
+        said = str(self.finding) if self.finding else self._agreement()
+        if self.unsent is not None:
+            said += "\nnot run in another process, because it cannot be sent to one: " + self.unsent
+        return f"{self.flow}: {said}"
+
+    def _agreement(self) -> str:
+        kinds = ["random plans", "interleavings", "batchings", "plan changes"]
+        if self.engine is not None:
+            kinds = ["random plans", "batchings", f"plan changes on {self.engine}"]
+        if self.processes:
+            kinds.append("other processes")
+        listed = f"{', '.join(kinds[:-1])} and {kinds[-1]}"
+        return f"{self.runs} {listed} over {self.rows} rows agree with the sequential run"
 
     def raise_if_different(self) -> None:
         """Raise a DeterminismError when the runs disagree."""
@@ -110,8 +155,13 @@ def check(
     cases: int | None = None,
     rows: int = 200,
     seed: int = 0,
+    processes: int = PROCESSES,
 ) -> Report:
     """Compare the sequential run with many random plans, interleavings, batchings and changes.
+
+    The sequential run is also repeated in fresh processes, each with another hash seed, time zone
+    and working directory. A flow that cannot be sent there, because a function holds a lock, an
+    open file or a generator, is checked without them; the report then says why.
 
     Args:
         flow: The application; its sinks are not written.
@@ -120,29 +170,109 @@ def check(
         cases: How many random runs; 40, or 6 on Spark, where each takes seconds.
         rows: How many rows of each source to run on.
         seed: Decides every choice, so that a finding can be seen again.
+        processes: How many other processes; each takes as long as `import anabranch`. 0 for none.
 
     Example:
         >>> from anabranch.apps import word_count
-        >>> check(word_count.build(text="a b a"), cases=3).ok
+        >>> check(word_count.build(text="a b a"), cases=3, processes=0).ok
         True
     """
-    recording = Recording.of(flow, rows)
     if engine is not None:
         require_results(engine)
-        return _check_on(engine, flow, recording, cases or CASES_ON.get(engine, CASES), seed)
-    return _asked(flow, recording, _questions(flow, cases or CASES, seed), _smaller)
+    recording = Recording.of(flow, rows)
+    fed = recording.feed(flow)
+    time_limit_s = TIME_LIMIT_S + TIME_LIMIT_S_PER_ROW * recording.size
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory())
+        others = [
+            stack.enter_context(OtherProcess(surroundings, time_limit_s))
+            for surroundings in islice(other_surroundings(seed, folder), processes)
+        ]
+        for other in others:
+            other.begin(fed)  # it starts while the questions before are answered
+        elsewhere = [_in_process(other, fed) for other in others]
+        if engine is None:
+            questions = chain([TWICE], _questions(flow, cases or CASES, seed), elsewhere)
+        else:
+            cases = cases or CASES_ON.get(engine, CASES)
+            on_engine = _questions_on(engine, flow, recording, cases, seed)
+            questions = chain([TWICE], elsewhere, on_engine)
+        report = _asked(flow, fed, recording, questions)
+    return replace(report, engine=engine, processes=0 if report.unsent else processes)
 
 
-def _check_on(engine: str, flow: Flow, recording: Recording, cases: int, seed: int) -> Report:
-    """The same with an engine's runs; what differs is then explained without the engine.
+def _asked(flow: Flow, fed: Flow, recording: Recording, questions: Iterable[Question]) -> Report:
+    """Ask until a run differs."""
+    expected, left = run_sequential_recorded(fed)
+    report = Report(flow.name, recording.size, runs=0)
+    for question in questions:
+        try:
+            found, step = _compared(flow, fed, expected, left, question.run)
+        except Unsendable as error:
+            report = replace(report, unsent=str(error))
+            continue
+        report = replace(report, runs=report.runs + 1)
+        if found is not None:
+            seen = Finding(question.text, question.how, step, found, recording)
+            return replace(report, finding=question.improve(flow, seen, question.run))
+    return report
+
+
+def _compared(
+    flow: Flow, fed: Flow, expected: RunResult, left: Seen, runner: Runner
+) -> tuple[Difference | None, str | None]:
+    """How another run differs, and which step is to blame; an error is a difference too."""
+    try:
+        got, right = runner(fed)
+    except (EngineError, UnknownNameError, Unsendable):
+        raise  # says nothing about the flow
+    except Exception as error:
+        return raised(error), getattr(error, "step", None)
+    found = difference(flow, expected, got)
+    return found, blame(flow, left, right) if found is not None else None
+
+
+def _questions(flow: Flow, cases: int, seed: int) -> Iterator[Question]:
+    """Batching first, which is simpler to explain, then random plans with changes and crashes."""
+    rng = Random(seed)
+    plain = Plan.sequential(flow)
+    for number in range(seed, seed + max(1, cases // 4)):
+        how = f"other batches (seed {number})"
+        yield Question("depends on batching", how, _under(plain, number), _smaller)
+    for number in range(seed, seed + cases):
+        plan = random_plan(flow, rng)
+        changes = [random_plan(flow, rng) for _ in range(rng.randint(0, 2))]
+        how = "; ".join(plain.diff(plan)) or "one replica of everything"
+        yield Question(
+            "depends on the plan",
+            f"{how} (seed {number}, {len(changes)} plan change(s))",
+            _under(plan, number, changes, rng.randint(0, 1)),
+            _smaller,
+        )
+
+
+def _under(plan: Plan, seed: int, changes: Sequence[Plan] = (), crashes: int = 0) -> Runner:
+    def run(flow: Flow) -> Recorded:
+        return run_recorded(
+            lambda tap: run_interleaved(flow, plan, seed, changes=changes, crashes=crashes, tap=tap)
+        )
+
+    return run
+
+
+def _questions_on(
+    engine: str, flow: Flow, recording: Recording, cases: int, seed: int
+) -> Iterator[Question]:
+    """The same questions to an engine: the plain plan first, then random ones with changes.
 
     An engine's run cannot be watched step by step, may take seconds, and may come out otherwise the
-    next time, so the search for the smallest input and for who is to blame happens here, where the
-    same flaw shows in most cases.
+    next time, so the search for the smallest input and for the step to blame happens without the
+    engine, where the same flaw shows in most cases.
     """
 
-    def explained(flow: Flow, finding: Finding, runner: Runner) -> Finding:
-        here = _asked(flow, recording, _questions(flow, CASES, seed), _smaller).finding
+    def explained(flow: Flow, finding: Finding, _: Runner) -> Finding:
+        questions = chain([TWICE], _questions(flow, CASES, seed))
+        here = _asked(flow, recording.feed(flow), recording, questions).finding
         if here is None:
             return finding
         return replace(
@@ -153,66 +283,6 @@ def _check_on(engine: str, flow: Flow, recording: Recording, cases: int, seed: i
             input=here.input,
         )
 
-    questions = _questions_on(engine, flow, recording, cases, seed)
-    return replace(_asked(flow, recording, questions, explained), engine=engine)
-
-
-def _asked(
-    flow: Flow,
-    recording: Recording,
-    questions: Iterable[Question],
-    improve: Callable[[Flow, Finding, Runner], Finding],
-) -> Report:
-    """Ask until a run differs; `improve` makes the most of what was found."""
-    fed = recording.feed(flow)
-    expected, left = run_recorded(partial(_again, fed))
-    runs = 0
-    for question, how, runner in questions:
-        runs += 1
-        found, step = _compared(flow, fed, expected, left, runner)
-        if found is not None:
-            seen = Finding(question, how, step, found, recording)
-            return Report(flow.name, recording.size, runs, improve(flow, seen, runner))
-    return Report(flow.name, recording.size, runs)
-
-
-def _compared(
-    flow: Flow, fed: Flow, expected: RunResult, left: Seen, runner: Runner
-) -> tuple[Difference | None, str | None]:
-    """How another run differs, and which step is to blame; an error is a difference too."""
-    try:
-        got, right = run_recorded(partial(runner, fed))
-    except (EngineError, UnknownNameError):
-        raise  # says nothing about the flow
-    except Exception as error:
-        return raised(error), getattr(error, "step", None)
-    found = difference(flow, expected, got)
-    return found, blame(flow, left, right) if found is not None else None
-
-
-def _questions(flow: Flow, cases: int, seed: int) -> Iterator[Question]:
-    """What is asked, how, and the run that answers."""
-    yield "differs between two identical runs", "running it twice", _again
-    rng = Random(seed)
-    plain = Plan.sequential(flow)
-    for number in range(seed, seed + max(1, cases // 4)):
-        yield "depends on batching", f"other batches (seed {number})", _under(plain, number)
-    for number in range(seed, seed + cases):
-        plan = random_plan(flow, rng)
-        changes = [random_plan(flow, rng) for _ in range(rng.randint(0, 2))]
-        how = "; ".join(plain.diff(plan)) or "one replica of everything"
-        yield (
-            "depends on the plan",
-            f"{how} (seed {number}, {len(changes)} plan change(s))",
-            _under(plan, number, changes, rng.randint(0, 1)),
-        )
-
-
-def _questions_on(
-    engine: str, flow: Flow, recording: Recording, cases: int, seed: int
-) -> Iterator[Question]:
-    """The same questions to an engine: the plain plan first, then random ones with changes."""
-    yield "differs between two identical runs", "running it twice", _again
     rng = Random(seed)
     plain = Plan.sequential(flow)
     rows = max((table.num_rows for table in recording.tables.values()), default=1)
@@ -224,29 +294,31 @@ def _questions_on(
         words = "; ".join(plain.diff(plans[0]))
 
         def run(
-            flow: Flow,
-            tap: Tap | None,
-            plans: Sequence[Plan] = tuple(plans),
-            moments: int = seed + number,
-        ) -> RunResult:
-            return run_on_engine(flow, engine, plans, seed=moments)
+            flow: Flow, plans: Sequence[Plan] = tuple(plans), moments: int = seed + number
+        ) -> Recorded:
+            return run_on_engine(flow, engine, plans, seed=moments), {}
 
-        yield (
+        yield Question(
             "depends on the plan" if number else "depends on batching",
             f"{engine} with {words} (seed {seed}, {len(plans) - 1} plan change(s))",
             run,
+            explained,
         )
 
 
-def _again(flow: Flow, tap: Tap | None) -> RunResult:
-    return run_sequential(flow, tap=tap)
+def _in_process(other: OtherProcess, recorded: Flow) -> Question:
+    """The sequential run in another process; a difference is traced to a property of it."""
 
+    def traced(flow: Flow, finding: Finding, runner: Runner) -> Finding:
+        found = cause(flow, recorded, other)
+        if found is not None:
+            finding = replace(finding, question=f"depends on {found}")
+        try:
+            return _smaller(flow, finding, runner)
+        except (EngineError, Unsendable):
+            return finding  # the difference was real, whatever became of the process
 
-def _under(plan: Plan, seed: int, changes: Sequence[Plan] = (), crashes: int = 0) -> Runner:
-    def run(flow: Flow, tap: Tap | None) -> RunResult:
-        return run_interleaved(flow, plan, seed, changes=changes, crashes=crashes, tap=tap)
-
-    return run
+    return Question("differs in another process", str(other.surroundings), other.run, traced)
 
 
 def _smaller(flow: Flow, finding: Finding, runner: Runner) -> Finding:
@@ -254,11 +326,16 @@ def _smaller(flow: Flow, finding: Finding, runner: Runner) -> Finding:
     small = _shrink(flow, finding.input, runner)
     for _ in range(3):
         fed = small.feed(flow)
-        expected, left = run_recorded(partial(_again, fed))
+        expected, left = run_sequential_recorded(fed)
         found, step = _compared(flow, fed, expected, left, runner)
         if found is not None:
             return replace(finding, step=step or finding.step, difference=found, input=small)
     return finding  # hidden state or chance: seen once is enough
+
+
+TWICE = Question(
+    "differs between two identical runs", "running it twice", run_sequential_recorded, _smaller
+)
 
 
 def _shrink(flow: Flow, recording: Recording, runner: Runner) -> Recording:
