@@ -141,7 +141,7 @@ def run_app(
             watchers.control(handle)
             stopped = wait_for(handle, seconds)
         said = {"found": found(name, flow, engine, out)}
-        typer.echo(json.dumps(as_object(name, handle.result()) | said))
+        typer.echo(json.dumps(as_object(name, handle.result(), flow) | said))
     else:
         with (
             watching(wanted, progress.hear) as watchers,
@@ -152,7 +152,7 @@ def run_app(
             stopped = wait_for(handle, seconds)
         if lines := found(name, flow, engine, out):
             typer.echo("\n".join(lines) + "\n")
-        typer.echo(in_words(handle.result()))
+        typer.echo(in_words(handle.result(), flow))
     if stopped:
         command = shlex.join(["anabranch", *sys.argv[1:]])
         how = f"go on with: {command}" if checkpoint else "with --checkpoint DIR it could go on"
