@@ -35,7 +35,7 @@ def run_check(
     as_json: AsJson = False,
 ) -> None:
     """Compare the sequential run with random plans, interleavings, batchings and plan changes."""
-    flow = find_flow(name, input or (), settings=settings or ())
+    flow = find_flow(name, input, settings)
     quiet = as_json or not sys.stderr.isatty()
     with nullcontext() if quiet else Console(stderr=True).status(f"checking {flow.name}"):
         report = check_flow(flow, engine=engine, cases=cases, rows=rows, seed=seed)
