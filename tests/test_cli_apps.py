@@ -191,6 +191,20 @@ def test_an_application_is_told_of_with_what_its_files_need(command_line):
     assert (refused.code, "expected an application, got" in refused.err) == (2, True)
 
 
+def test_an_application_is_described_with_its_results_and_settings(command_line):
+    told = command_line("apps", "nexmark-q17").out
+    assert "The average is a fraction of a cent; Flink's is cut to whole cents." in told
+    assert "Results of windows (q5, q7, q8, q11, q12) tell" in told, "of all queries"
+    assert "out: a changelog: the last row of each (auction, day) counts\n" in told
+    assert "  avg_price   double\n" in told
+    assert "  rows=3000000        How many events to generate, of which 2 %" in told
+    assert "  lateness=4          How far out of order" in told
+    assert "input=" not in told
+    told = command_line("apps", "spike-detection").out
+    assert "What\nis not a number, as from a broken sensor, leaves without an average" in told
+    assert "changelog" not in told
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_times_of_any_unit_are_read_back_as_they_were(command_line, tmp_path, ending):
     path = tmp_path / f"bid.{ending}"
