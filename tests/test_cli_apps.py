@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,60 @@ def test_bad_rows_are_counted_for_programs_and_kept(command_line, trades):
     bad = [kept(part, 0, 10) for part in files(trades / "out" / "r.bad").parts()]
     lines = [row["line"] for chunk in bad for row in chunk.batch.to_pylist()]
     assert lines == ["no time,1,2", ",1,2", "7"]
+
+
+TIMES = ["12:00:00", "12:00:40", "12:00:37", "12:00:02.5", "12:00:39"]
+
+
+def late_bids(folder: Path, times: list[str]) -> str:
+    """Write a file with bids at some times of a day."""
+    path = folder / "bids.csv"
+    rows = [f"{n},1,100,2026-01-01 {time}" for n, time in enumerate(times)]
+    path.write_text("\n".join(["auction,bidder,price,dateTime", *rows]) + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("times", "settings", "says"),
+    [
+        (TIMES, [], "1 row was late at 'bid.time': lateness=4 s decides, the furthest was 37.5 s "),
+        (
+            TIMES,
+            ["--set", "lateness=0.25"],
+            "3 rows were late at 'bid.time': lateness=0.25 s decides, the furthest was 37.5 s beh",
+        ),
+        (
+            ["12:00:00", "12:00:01", "12:00:02"],
+            ["--set", "lateness=0"],
+            None,
+        ),
+    ],
+)
+def test_late_rows_say_which_setting_decides_and_how_far_behind_they_were(
+    command_line, tmp_path, times, settings, says
+):
+    path = late_bids(tmp_path, times)
+    ran = command_line("run", "nexmark-q11", "--engine", "local", "--input", path, *settings)
+    found = [line.strip() for line in ran.out.splitlines() if " late " in line]
+    assert found == [line for line in found if line.startswith(str(says))]
+    assert len(found) == (says is not None)
+
+
+def test_late_rows_say_it_to_programs_apart_from_those_with_an_implausible_time(
+    command_line, tmp_path
+):
+    path = late_bids(tmp_path, TIMES)
+    with open(path, "a") as file:
+        file.write("9,1,100,2099-01-01 00:00:00\n9,1,100,0001-01-01 00:00:00\n")
+    ran = command_line("run", "nexmark-q11", "--engine", "local", "--json", "--input", path)
+    told = json.loads(ran.out)
+    assert told["late"] == {"bid.time": 3}
+    behind = {"rows": 1, "setting": "lateness", "value": 4.0, "most_behind": 37.5}
+    implausible = {"rows": 2, "setting": "ahead", "value": 365 * 86_400.0, "most_behind": None}
+    assert told["set_aside"] == [
+        {"step": "bid.time", "unit": "s", **behind},
+        {"step": "bid.time", "unit": "s", **implausible},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -134,6 +189,20 @@ def test_an_application_is_told_of_with_what_its_files_need(command_line):
     assert "  ts      timestamp[us], may be empty or missing\n" in told
     refused = command_line("apps", "fincance")
     assert (refused.code, "expected an application, got" in refused.err) == (2, True)
+
+
+def test_an_application_is_described_with_its_results_and_settings(command_line):
+    told = command_line("apps", "nexmark-q17").out
+    assert "The average is a fraction of a cent; Flink's is cut to whole cents." in told
+    assert "Results of windows (q5, q7, q8, q11, q12) tell" in told, "of all queries"
+    assert "out: a changelog: the last row of each (auction, day) counts\n" in told
+    assert "  avg_price   double\n" in told
+    assert "  rows=3000000        How many events to generate, of which 2 %" in told
+    assert "  lateness=4          How far out of order" in told
+    assert "input=" not in told
+    told = command_line("apps", "spike-detection").out
+    assert "What\nis not a number, as from a broken sensor, leaves without an average" in told
+    assert "changelog" not in told
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])

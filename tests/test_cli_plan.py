@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
+from anabranch.cli import cli, planning
 from anabranch.plan.plan import Plan
 from anabranch.plan.planners.registry import PLANNERS
 
@@ -306,3 +308,75 @@ def test_what_parallelism_costs_comes_from_the_machine_by_engine(run):
     assert json.loads(run(*plan).out)["regions"][0]["replicas"] == 1
     assert json.loads(run(*plan, "--engine", "spark").out)["regions"][0]["replicas"] == 4
     assert "an engine among" in run(*plan, "--engine", "flink").err
+
+
+# --- the user's own files and settings -----------------------------------------------------------
+
+
+@pytest.fixture
+def bids(run):
+    """A file with bids, which a query parses; generated ones need no such step."""
+    run("data", "nexmark-q2", "--rows", "50", "--out", "bids.csv")
+    return ("--input", "bids.csv")
+
+
+def test_a_plan_made_with_the_input_of_a_run_fits_that_run(run, bids):
+    Path("plan.json").write_text(run("plan", "nexmark-q2", *bids, "--json").out)
+    started = ("run", "nexmark-q2", "--engine", "local", "--json", "--plan", "plan.json")
+    ran = run(*started, *bids)
+    assert (ran.code, json.loads(ran.out)["skipped"]) == (0, {})
+    refused = run(*started)
+    assert refused.code == 2
+    assert "plan again, with the input and settings of this run" in refused.err
+
+
+def test_a_plan_made_with_the_settings_of_a_run_fits_that_run(run):
+    other = ("--set", "shape=diamond")
+    Path("plan.json").write_text(run("plan", "micro", *other, "--json").out)
+    started = ("run", "micro", "--engine", "local", "--rows", "20", "--plan", "plan.json")
+    assert run(*started, *other).code == 0
+    assert run(*started).code == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("plan", "nexmark-q2", "--planner", "exact"),
+        ("compare", "nexmark-q2"),
+        ("simulate", "nexmark-q2", "--plan", "plan.json", "--seconds", "0.1"),
+        ("size", "nexmark-q2", "--rate", "10"),
+        ("profile", "nexmark-q2"),
+    ],
+)
+def test_commands_work_on_the_flow_that_reads_the_input(run, monkeypatch, bids, command):
+    monkeypatch.setattr(planning, "PLANNERS", {"fission": PLANNERS["fission"]})
+    Path("plan.json").write_text(run("plan", "nexmark-q2", *bids, "--json").out)
+    ran = run(*command, *bids, "--json")
+    assert (ran.code, "bid.parse" in ran.out) == (0, True)
+
+
+def test_a_checkpoint_of_a_run_on_files_is_rolled_back_with_the_same_input(run, bids):
+    run("run", "nexmark-q2", "--engine", "local", "--checkpoint", "kept", *bids)
+    back = ("rollback", "nexmark-q2", "--checkpoint", "kept", "--to", "0")
+    assert run(*back, *bids).code == 0
+    assert "bid.data" in run(*back).err
+
+
+@pytest.mark.parametrize("option", ["--input", "--set"])
+@pytest.mark.parametrize("command", ["plan", "compare", "simulate", "size"])
+def test_a_profile_has_no_input_and_no_settings(run, command, option):
+    rate = ("--rate", "1") if command == "size" else ()
+    ran = run(command, written("p.json", CHAIN), *rate, option, "rows=1")
+    assert ran.code
+    assert f"{option} goes with an application, not with a profile" in " ".join(ran.err.split())
+
+
+def test_each_command_about_an_application_takes_its_input_and_settings():
+    options = {
+        name: {option for each in command.params for option in each.opts}
+        for name, command in get_command(cli).commands.items()
+        if any("APP" in (each.metavar or "") for each in command.params) and name != "apps"
+    }
+    assert len(options) > 8
+    options.pop("data")  # writes what is generated
+    assert [name for name, known in options.items() if not {"--input", "--set"} <= known] == []

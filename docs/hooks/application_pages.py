@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import doctest
 import inspect
-from collections.abc import Iterator, Mapping
-from datetime import timedelta
-from typing import Any
+from collections.abc import Iterator
 
-from griffe import Docstring, DocstringSectionKind
 from markup import cell, code, table
 from not_run import mark
 
 from anabranch.apps import APPS, App
+from anabranch.apps.parts.described import Setting, settings_of, what_comes_out
 from anabranch.apps.parts.wanted import Wanted, input_options, what_goes_in
 from anabranch.pictures.svg import flow_svg
 
@@ -57,8 +55,7 @@ def by_page() -> dict[str, list[App]]:
 
 def _page(apps: list[App]) -> str:
     plain, *variants = apps
-    title, _, about = (inspect.getdoc(plain.module) or "").partition("\n")
-    parts = [f"# {plain.name}", title, about.strip(), _picture(plain), *_sinks(plain)]
+    parts = [f"# {plain.name}", plain.description, _picture(plain), *_sinks(plain)]
     if "input" in plain.parameters:
         parts += ["## What goes in", *_inputs(plain)]
     parts += ["## Run it", *_running(plain), "## Arguments", *_arguments(plain)]
@@ -66,9 +63,13 @@ def _page(apps: list[App]) -> str:
         parts.append("## Variants")
         parts.append(f"`anabranch run {plain.name}` runs the one that its arguments choose.")
     for variant in variants:
-        parts += [f"### {variant.name}", variant.about, _picture(variant)]
+        parts += [f"### {variant.name}", variant.description, _picture(variant)]
+        if what_comes_out(variant.build()) != what_comes_out(plain.build()):
+            parts += _sinks(variant)
         if what_goes_in(variant.build()) != what_goes_in(plain.build()):
             parts += _inputs(variant)
+        if own := [each for each in settings_of(variant) if each not in settings_of(plain)]:
+            parts += ["Its defaults differ in:", _settings(own)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -78,10 +79,20 @@ def _picture(app: App) -> str:
 
 
 def _sinks(app: App) -> Iterator[str]:
-    sinks = [step for step in app.build().shape().steps if step.role == "sink"]
-    rows = [(code(step.step), code(step.what.partition(" → ")[2])) for step in sinks]
+    written = what_comes_out(app.build())
+    rows = [
+        (
+            code(each.sink),
+            ", ".join(code(f"{column.name}: {column.kind}") for column in each.columns),
+            each.note,
+        )
+        for each in written
+    ]
+    noted = any(each.note for each in written)
     yield "What comes out, by sink:"
-    yield table(("sink", "columns"), rows)
+    yield table(
+        ("sink", "columns", "which rows count")[: 2 + noted], [r[: 2 + noted] for r in rows]
+    )
 
 
 def _inputs(app: App) -> Iterator[str]:
@@ -126,23 +137,13 @@ def _shell(lines: list[str]) -> str:
 
 
 def _arguments(app: App) -> Iterator[str]:
-    said = _said_of_arguments(app.module.build)
-    rows = [
-        (code(name), cell(said.get(name, "")), code(_shown(parameter.default)))
-        for name, parameter in app.parameters.items()
-    ]
     yield "Given to `build` in Python, or on the command line by `--set NAME=VALUE`."
-    yield table(("argument", "what", "default"), rows)
+    yield _settings(settings_of(app))
 
 
-def _said_of_arguments(function: Any) -> Mapping[str, str]:
-    """What the docstring of a function says of each argument."""
-    sections = Docstring(inspect.getdoc(function) or "", parser="google").parse(warnings=False)
-    found = (each for each in sections if each.kind is DocstringSectionKind.parameters)
-    return {argument.name: argument.description for each in found for argument in each.value}
-
-
-def _shown(default: Any) -> str:
-    if isinstance(default, timedelta):
-        return f"{default.total_seconds():g} s"
-    return f"{default:_}" if type(default) is int else repr(default)
+def _settings(settings: list[Setting]) -> str:
+    rows = [
+        (code(each.name), cell(each.about), code(each.default) if each.default else "")
+        for each in settings
+    ]
+    return table(("argument", "what", "default"), rows)

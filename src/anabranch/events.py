@@ -21,9 +21,12 @@ class StepMetrics:
         keys: Keys that it holds; None without state by key. When its input ends it forgets them
             all, so what saw the end tells those that it held until then.
         skipped: Tuples dropped because its code raised, since the start.
-        late: Tuples that came too late, since the start.
+        late: Tuples that a clock set aside, since the start.
         waited_s: Part of `busy_s` that it took no processor: it waited for something. At least; 0
             where nobody can tell.
+        behind: Those of the late tuples that were further behind than `lateness`.
+        most_behind: How far the furthest of them was behind, in the unit of its time; microseconds
+            for timestamps.
     """
 
     step: str
@@ -34,6 +37,8 @@ class StepMetrics:
     skipped: int = 0
     late: int = 0
     waited_s: float = 0.0
+    behind: int = 0
+    most_behind: int = 0
 
     @property
     def selectivity(self) -> float | None:

@@ -53,7 +53,6 @@ def test_what_an_application_tells_to_run_on_files_runs_on_them(
 
 
 def test_the_pages_print_commands_that_find_their_files(tmp_path, monkeypatch):
-    pytest.importorskip("griffe")
     monkeypatch.syspath_prepend(str(HOOKS))
     from application_pages import application_pages
 

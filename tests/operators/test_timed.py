@@ -12,7 +12,8 @@ from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.flow import Flow
 from anabranch.graph import StreamType
 from anabranch.io import collect, memory
-from anabranch.operators.base import KernelContext
+from anabranch.operators.base import Counters, KernelContext
+from anabranch.operators.invocation import Reason
 from anabranch.operators.timed import Timed
 from anabranch.operators.times import to_times
 from anabranch.operators.tuples import stateful
@@ -58,9 +59,36 @@ def test_a_tuple_is_late_when_further_behind_than_allowed(lateness, on_time, lat
     assert (values(result, "ts"), values(result, "ts", "late")) == (on_time, late)
 
 
-def test_late_tuples_are_counted():
-    result = agreed(timed_flow([5, 1, 2, 6]))
-    assert result.counters["clock"].late == 2
+@pytest.mark.parametrize(
+    ("lateness", "counted"),
+    [
+        (0, Counters(late=4, behind=4, most_behind=18)),
+        (7, Counters(late=3, behind=3, most_behind=18)),
+        (18, Counters()),
+    ],
+)
+def test_late_tuples_are_counted_with_how_far_the_furthest_was_behind(lateness, counted):
+    result = agreed(timed_flow([5, 1, 20, 2, 6, 12, 25], lateness=lateness))
+    assert result.counters["clock"] == counted
+
+
+def test_what_a_step_emits_at_the_end_is_behind_the_greatest_time():
+    @stateful(out="ts: int64", closing=True)
+    def last_words(ctx):
+        for row in ctx.tuples():
+            ctx.state["last"] = row.ts
+            ctx.emit(ts=row.ts)
+        if ctx.reason is Reason.CLOSED:
+            ctx.emit(ts=3)
+
+    flow = Flow("f")
+    rows = memory([{"ts": 1}, {"ts": 9}])
+    clock = flow.source("s", rows).apply("last", last_words).timed("clock", "ts", lateness=4)
+    clock.sink("out", collect())
+    clock.late.sink("late", collect())
+    result = agreed(flow)
+    assert values(result, "ts", "late") == [3]
+    assert result.counters["clock"] == Counters(late=1, behind=1, most_behind=6)
 
 
 def test_late_tuples_keep_the_order_of_arrival():

@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.adapt.policy import Pace
 from anabranch.apps import word_count
-from anabranch.cli import measuring, planning, tuning
+from anabranch.cli import finding, measuring, tuning
 from anabranch.cli.plotting import profile_plot, tune_plot
 from anabranch.errors import EngineError
 from anabranch.events import BatchTimes, Observation, Observed, Reconfiguration, RunStarted
@@ -144,7 +144,7 @@ def test_a_tuned_run_is_plotted(run):
     ("command", "module", "name"),
     [
         (("profile", "word-count"), measuring, "measure_flow"),
-        (("compare", "word-count"), planning, "take_profile"),
+        (("compare", "word-count"), finding, "take_profile"),
         (("tune", "word-count"), tuning, "start"),
     ],
 )

@@ -25,7 +25,8 @@ from anabranch.view.progress import Progress
 from anabranch.view.standing import Stretch, rates
 from anabranch.view.words import plan_line
 
-NARROW = Plan.sequential(word_count.build(text="a"))
+FLOW = word_count.build(text="a")
+NARROW = Plan.sequential(FLOW)
 WIDE = NARROW.with_replicas("count", 2)
 TIMES = BatchTimes(0.5, 0.2, 0.1, 0.0, 0.15, 0.03, 0.02)
 CHANGE = Reconfiguration(
@@ -181,14 +182,14 @@ RESULT = Result("word-count", "spark", 3000, 30, 1.5, 250.0, 1500.0, (CHANGE,), 
 
 
 def test_the_outcome_in_words_has_rate_plan_tree_and_changes():
-    text = in_words(RESULT)
+    text = in_words(RESULT, FLOW)
     assert "word-count on spark: 2,000 rows a second" in text
     assert repr(WIDE) in text
     assert "plan changes: 1\n  at 4.0 s: 1 → 2 replicas of region count" in text
 
 
 def test_the_outcome_as_an_object_has_the_plans_of_each_change():
-    told = as_object("mine:flow", RESULT)
+    told = as_object("mine:flow", RESULT, FLOW)
     (change,) = told["reconfigurations"]
     assert (change["at_s"], change["pause_ms"]) == (4.0, 12.4)
     assert change["from"]["regions"][1]["replicas"] == 1

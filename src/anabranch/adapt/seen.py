@@ -8,7 +8,7 @@ all tuples of the window.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -194,15 +194,12 @@ def _length_s(seen: Observation) -> float:
 
 
 def _together(old: StepMetrics, new: StepMetrics) -> StepMetrics:
-    return StepMetrics(
-        new.step,
-        old.rows_in + new.rows_in,
-        old.rows_out + new.rows_out,
-        old.busy_s + new.busy_s,
-        new.keys,
-        new.skipped,
-        new.late,
-        old.waited_s + new.waited_s,
+    return replace(
+        new,
+        rows_in=old.rows_in + new.rows_in,
+        rows_out=old.rows_out + new.rows_out,
+        busy_s=old.busy_s + new.busy_s,
+        waited_s=old.waited_s + new.waited_s,
     )
 
 

@@ -46,8 +46,13 @@ class App:
     @property
     def about(self) -> str:
         """What it does, in a line."""
+        return self.description.splitlines()[0]
+
+    @property
+    def description(self) -> str:
+        """What it does, and where it differs from what it follows; of a variant what is its own."""
         what = self.module.variant(**self.given) if self.given else self.module
-        return (what.__doc__ or "").splitlines()[0]
+        return inspect.getdoc(what) or ""
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:

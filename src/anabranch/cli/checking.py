@@ -44,7 +44,7 @@ def run_check(
     as_json: AsJson = False,
 ) -> None:
     """Compare the sequential run with random plans, batchings, plan changes and processes."""
-    flow = find_flow(name, input or (), settings=settings or ())
+    flow = find_flow(name, input, settings)
     quiet = as_json or not sys.stderr.isatty()
     with nullcontext() if quiet else Console(stderr=True).status(f"checking {flow.name}"):
         report = check_flow(

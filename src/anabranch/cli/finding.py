@@ -1,4 +1,8 @@
-"""What users name on the command line: applications, flows of their own, files."""
+"""Finds what users name on the command line: applications, flows of their own, profiles, plans.
+
+Each command that takes an application takes `--input` and `--set` as well, so that a plan, profile
+or checkpoint made by one command fits the same application in another.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,20 @@ import inspect
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from anabranch.apps import app
+from anabranch.apps import APPS, app
 from anabranch.cli.own_flows import built, is_file, own_flow
 from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
+from anabranch.plan.profile import Profile
+from anabranch.plan.profile_file import read_profile
 
 AppName = Annotated[
     str, typer.Argument(metavar="APP", help="An application, module:flow or file.py:flow.")
@@ -34,20 +41,34 @@ Inputs = Annotated[
         "several sources; may be repeated."
     ),
 ]
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROFILE.json|APP", help="A profile, an application, module:flow or file.py:flow."
+    ),
+]
+ProfileFile = Annotated[
+    Path | None,
+    typer.Option("--profile", help="For APP: its profile; taken anew when left out."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object, nothing else.")]
 
 
 def find_flow(
-    name: str, input: Sequence[str] = (), endless: bool = False, settings: Sequence[str] = ()
+    name: str,
+    input: Sequence[str] | None = None,
+    settings: Sequence[str] | None = None,
+    endless: bool = False,
 ) -> Flow:
-    """A built-in application, or what `module:attribute` or `file.py:attribute` names.
+    """Build an application, or what `module:attribute` or `file.py:attribute` names.
 
     Args:
         name: What the user typed.
         input: Files to read instead of the application's own data.
-        endless: Whether generated data shall have no end, because something else ends the run.
         settings: Arguments of the function that builds it, as NAME=VALUE.
+        endless: Whether generated data shall have no end, because something else ends the run.
     """
+    input, settings = input or (), settings or ()
     if ":" in name or is_file(name):
         found, known = own_flow(name)
         return built(name, found, arguments(name, known, input, settings))
@@ -130,6 +151,49 @@ def files_of(input: Sequence[str]) -> Any:
             by_source.setdefault(source, []).append(path)
         return by_source
     return input[0] if len(input) == 1 else list(input)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A profile, and the flow that it describes; None where only a profile was named."""
+
+    profile: Profile
+    flow: Flow | None
+
+
+def find_subject(
+    target: str,
+    profile: Path | None = None,
+    input: Sequence[str] | None = None,
+    settings: Sequence[str] | None = None,
+) -> Subject:
+    """Find a profile, or an application with its profile, which is measured unless given."""
+    if not is_profile(target):
+        flow = find_flow(target, input, settings)
+        return Subject(take_profile(flow) if profile is None else find_profile(profile), flow)
+    for option, given in (("--profile", profile), ("--input", input), ("--set", settings)):
+        if given:
+            raise typer.BadParameter(f"{option} goes with an application, not with a profile")
+    return Subject(find_profile(Path(target)), None)
+
+
+def is_profile(target: str) -> bool:
+    """Whether a file is meant, not an application."""
+    known = target in APPS or ":" in target or is_file(target)
+    return target.endswith(".json") or (not known and Path(target).is_file())
+
+
+def find_profile(file: Path) -> Profile:
+    """A profile from a file."""
+    text = read_text(file, "a profile", "anabranch profile APP --out FILE")
+    return read_profile(text, file.name)
+
+
+def take_profile(flow: Flow) -> Profile:
+    """Run each step of a flow by itself."""
+    from anabranch.engines.measuring.profiling import profile_flow
+
+    return profile_flow(flow)
 
 
 def read_plan(file: Path) -> Plan:

@@ -60,7 +60,7 @@ def profile_app(
 ) -> None:
     """Run each step of an application by itself: what it costs, passes on and remembers."""
     require_plots(plot)
-    flow = find_flow(name, input or (), settings=settings or ())
+    flow = find_flow(name, input, settings)
     usual = _of_engine(engine)
     size = batch_rows or usual
     plan = Plan.sequential(flow)

@@ -10,9 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
-from anabranch.apps import APPS
-from anabranch.cli.finding import AsJson, find_flow, read_plan, read_text
-from anabranch.cli.own_flows import is_file
+from anabranch.cli.finding import (
+    AsJson,
+    Inputs,
+    ProfileFile,
+    Settings,
+    Subject,
+    Target,
+    find_flow,
+    find_subject,
+    is_profile,
+    read_plan,
+    read_text,
+)
 from anabranch.cli.plotting import Plot, compare_plot, require_plots, write_picture
 from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.registry import require_results
@@ -26,25 +36,14 @@ from anabranch.plan.plan import Plan
 from anabranch.plan.planners.planner import Problem
 from anabranch.plan.planners.registry import PLANNERS, planner
 from anabranch.plan.profile import Profile
-from anabranch.plan.profile_file import read_profile
 from anabranch.plan.shape import shape_of
 from anabranch.view.answers import Compared, as_table, as_tree
 
 DEFAULT_PLANNER = "exact"
 
-Target = Annotated[
-    str,
-    typer.Argument(
-        metavar="PROFILE.json|APP", help="A profile, an application, module:flow or file.py:flow."
-    ),
-]
 MachineName = Annotated[
     str | None,
     typer.Option("--machine", help="MACHINE.json, or cores=N; this machine when left out."),
-]
-ProfileFile = Annotated[
-    Path | None,
-    typer.Option("--profile", help="For APP: its profile; taken anew when left out."),
 ]
 EngineName = Annotated[
     str, typer.Option("--engine", help="Whose overheads to take from MACHINE.json: local, spark.")
@@ -86,6 +85,8 @@ def show_plan(
     threads: Threads = None,
     profile: ProfileFile = None,
     engine: EngineName = "local",
+    input: Inputs = None,
+    settings: Settings = None,
     file: Annotated[
         Path | None, typer.Option("--plan", help="For APP: a plan to check against it.")
     ] = None,
@@ -104,13 +105,15 @@ def show_plan(
     """
     wishes = (name, machine, threads, profile)
     if not is_profile(target) and all(wish is None for wish in wishes):
-        show_start(target, file, save, svg, as_json)
+        show_start(find_flow(target, input, settings), file, save, svg, as_json)
         return
     if file is not None:
         raise typer.BadParameter("--plan checks a plan; it goes with neither profile nor planner")
     chosen = name or DEFAULT_PLANNER
     find = planner(chosen)
-    asked = ask(target, machine, threads, profile, engine)
+    require_results(engine)
+    place = find_machine(machine)
+    asked = ask(find_subject(target, profile, input, settings), place, threads, engine)
     if asked.flow is None and (save or svg):
         option = "--save writes" if save else "--svg draws"
         raise typer.BadParameter(f"{option} the plan of an application; a profile has none")
@@ -128,10 +131,9 @@ def show_plan(
 
 
 def show_start(
-    name: str, file: Path | None, save: Path | None, svg: Path | None, as_json: bool
+    flow: Flow, file: Path | None, save: Path | None, svg: Path | None, as_json: bool
 ) -> None:
     """The plan that every run can start with, or one from a file that was checked."""
-    flow = find_flow(name)
     plan = Plan.sequential(flow)
     if file is not None:
         plan = replace(read_plan(file), shape=shape_of(flow))
@@ -154,12 +156,16 @@ def compare(
     threads: Threads = None,
     profile: ProfileFile = None,
     engine: EngineName = "local",
+    input: Inputs = None,
+    settings: Settings = None,
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask every planner, and show their answers side by side."""
     require_plots(plot)
-    asked = ask(target, machine, threads, profile, engine)
+    require_results(engine)
+    place = find_machine(machine)
+    asked = ask(find_subject(target, profile, input, settings), place, threads, engine)
     compared: list[Compared] = []
     for name, find in PLANNERS.items():
         begun = perf_counter()
@@ -183,45 +189,12 @@ def as_object(profile: Profile, compared: Compared) -> dict[str, Any]:
     return compared.answer.as_object(profile, compared.planner, compared.solve_ms)
 
 
-def is_profile(target: str) -> bool:
-    """Whether a file is meant, not an application."""
-    known = target in APPS or ":" in target or is_file(target)
-    return target.endswith(".json") or (not known and Path(target).is_file())
-
-
-def ask(
-    target: str,
-    machine_name: str | None,
-    threads: int | None,
-    profile_file: Path | None,
-    engine: str,
-) -> Asked:
+def ask(subject: Subject, machine: Machine, threads: int | None, engine: str) -> Asked:
     """The problem that arguments of the command line describe."""
-    require_results(engine)
-    machine = find_machine(machine_name)
-    if is_profile(target):
-        if profile_file is not None:
-            raise typer.BadParameter("--profile goes with an application, not with a profile")
-        found = with_overheads(find_profile(Path(target)), machine, engine)
-        return Asked(Problem(found, machine, threads), None)
-    flow = find_flow(target)
-    profile = find_profile(profile_file) if profile_file is not None else take_profile(flow)
-    return Asked(
-        problem_for(flow, with_overheads(profile, machine, engine), machine, threads), flow
-    )
-
-
-def find_profile(file: Path) -> Profile:
-    """A profile from a file."""
-    text = read_text(file, "a profile", "anabranch profile APP --out FILE")
-    return read_profile(text, file.name)
-
-
-def take_profile(flow: Flow) -> Profile:
-    """Run each step of a flow by itself."""
-    from anabranch.engines.measuring.profiling import profile_flow
-
-    return profile_flow(flow)
+    profile, flow = with_overheads(subject.profile, machine, engine), subject.flow
+    if flow is None:
+        return Asked(Problem(profile, machine, threads), None)
+    return Asked(problem_for(flow, profile, machine, threads), flow)
 
 
 def find_machine(name: str | None) -> Machine:

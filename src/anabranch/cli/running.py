@@ -50,9 +50,11 @@ def roll_back(
     name: AppName,
     checkpoint: Annotated[str, typer.Option(help="The folder of the checkpoint.")],
     to: Annotated[int, typer.Option(min=0, help="The version to go on from.")],
+    input: Inputs = None,
+    settings: Settings = None,
 ) -> None:
     """Go back to an earlier version of a checkpoint; the next run goes on from there."""
-    rollback(find_flow(name), checkpoint, to)
+    rollback(find_flow(name, input, settings), checkpoint, to)
     typer.echo(f"{checkpoint} is at version {to}; the next run goes on from there")
 
 
@@ -62,7 +64,11 @@ def run_app(
         str, typer.Option(help="What runs it: spark, or local, the threads of this process.")
     ] = "spark",
     plan_file: Annotated[
-        Path | None, typer.Option("--plan", help="A plan to start with, from `plan --json`.")
+        Path | None,
+        typer.Option(
+            "--plan",
+            help="A plan to start with, from `plan --json` with the same --input and --set.",
+        ),
     ] = None,
     rows: Annotated[
         int | None, typer.Option(min=0, help="Read no more rows of each source than this.")
@@ -116,7 +122,7 @@ def run_app(
     if rows is not None and seconds is not None:
         raise typer.BadParameter("give --rows or --seconds, not both")
     endless = rows is not None or seconds is not None
-    flow = find_flow(name, input or (), endless, settings or ())
+    flow = find_flow(name, input, settings, endless)
     plan = read_plan(plan_file) if plan_file is not None else None
     if out is not None:
         sinks = {sink: parquet(place, overwrite) for sink, place in places(flow, out).items()}
@@ -141,7 +147,7 @@ def run_app(
             watchers.control(handle)
             stopped = wait_for(handle, seconds)
         said = {"found": found(name, flow, engine, out)}
-        typer.echo(json.dumps(as_object(name, handle.result()) | said))
+        typer.echo(json.dumps(as_object(name, handle.result(), flow) | said))
     else:
         with (
             watching(wanted, progress.hear) as watchers,
@@ -152,7 +158,7 @@ def run_app(
             stopped = wait_for(handle, seconds)
         if lines := found(name, flow, engine, out):
             typer.echo("\n".join(lines) + "\n")
-        typer.echo(in_words(handle.result()))
+        typer.echo(in_words(handle.result(), flow))
     if stopped:
         command = shlex.join(["anabranch", *sys.argv[1:]])
         how = f"go on with: {command}" if checkpoint else "with --checkpoint DIR it could go on"

@@ -10,16 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
-from anabranch.cli.finding import AsJson, find_flow, read_text
-from anabranch.cli.planning import (
-    MachineName,
+from anabranch.cli.finding import (
+    AsJson,
+    Inputs,
     ProfileFile,
+    Settings,
+    Subject,
     Target,
-    find_machine,
-    find_profile,
-    is_profile,
-    take_profile,
+    find_subject,
+    read_text,
 )
+from anabranch.cli.planning import MachineName, find_machine
 from anabranch.engines.simulator.costs import RegionSpec
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.engines.simulator.observing import Names, Observer, Watched, observations
@@ -34,7 +35,6 @@ from anabranch.engines.simulator.scenario import Scenario
 from anabranch.engines.simulator.scenario_file import read_scenario
 from anabranch.engines.simulator.simulation import Simulation
 from anabranch.events import Observation
-from anabranch.flow import Flow
 from anabranch.plan.answer import RegionChoice
 from anabranch.plan.fields import Fields
 from anabranch.plan.machine import Machine, with_overheads
@@ -63,15 +63,15 @@ def simulate(
         Path | None, typer.Option(help="What happens: load, drift, stragglers, noise, skew.")
     ] = None,
     profile: ProfileFile = None,
+    input: Inputs = None,
+    settings: Settings = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Virtual seconds.")] = 10.0,
     seed: Annotated[int, typer.Option(help="Decides every choice.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Run a plan in virtual time, on a machine that need not be there."""
-    if is_profile(target) and profile is not None:
-        raise typer.BadParameter("--profile goes with an application, not with a profile")
     place = find_machine(machine)
-    case = prepare(target, place, plan, profile)
+    case = prepare(find_subject(target, profile, input, settings), place, plan)
     happening = Scenario()
     if scenario is not None:
         text = read_text(scenario, "a scenario", "any editor")
@@ -96,16 +96,12 @@ class Case:
     names: Names
 
 
-def prepare(target: str, machine: Machine, plan: Path | None, profile: Path | None) -> Case:
-    """Find what the arguments of the command line name."""
-    flow: Flow | None = None
-    if is_profile(target):
-        found = find_profile(Path(target))
-    else:
-        flow = find_flow(target)
-        found = find_profile(profile) if profile is not None else take_profile(flow)
-        require_profiled(flow, found)
-    found = with_overheads(found, machine)
+def prepare(subject: Subject, machine: Machine, plan: Path | None) -> Case:
+    """Find the plan that the arguments of the command line name, and what it is about."""
+    flow = subject.flow
+    if flow is not None:
+        require_profiled(flow, subject.profile)
+    found = with_overheads(subject.profile, machine)
     title = flow.name if flow else found.app or "profile"
     text = None if plan is None else read_text(plan, "a plan", "anabranch plan … --json")
     if text is not None and plan is not None and not Fields.of(text, plan.name).has("fingerprint"):

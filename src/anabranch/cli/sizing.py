@@ -9,17 +9,18 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.finding import AsJson, find_flow, read_text
-from anabranch.cli.outcomes import WRONG_RESULT
-from anabranch.cli.planning import (
-    EngineName,
+from anabranch.cli.finding import (
+    AsJson,
+    Inputs,
     ProfileFile,
+    Settings,
+    Subject,
     Target,
-    find_machine,
-    find_profile,
-    is_profile,
-    take_profile,
+    find_subject,
+    read_text,
 )
+from anabranch.cli.outcomes import WRONG_RESULT
+from anabranch.cli.planning import EngineName, find_machine
 from anabranch.engines.local.dispenser import LINGER_S
 from anabranch.engines.registry import require_results
 from anabranch.engines.simulator.flows import flow_of
@@ -64,8 +65,14 @@ def size(
     ] = None,
     profile: ProfileFile = None,
     engine: EngineName = "local",
+    input: Inputs = None,
+    settings: Settings = None,
     against: Annotated[
-        str | None, typer.Option(help="Another topology of it: a profile, or an application.")
+        str | None,
+        typer.Option(
+            help="Another topology of it: a profile, or an application as it is by itself, without "
+            "--input and --set."
+        ),
     ] = None,
     headroom: Annotated[float, typer.Option(help="Part of the rate to carry on top.")] = HEADROOM,
     batch_rows: Annotated[
@@ -78,9 +85,9 @@ def size(
     require_results(engine)
     wish = sizing.Target(rate, latency_ms, headroom, most_cores)
     place = Place(find_machine(machine), spark_costs(machine, engine), engine, batch_rows)
-    found = [sized(target, profile, wish, place)]
+    found = [sized(target, find_subject(target, profile, input, settings), wish, place)]
     if against is not None:
-        found.append(sized(against, None, wish, place))
+        found.append(sized(against, find_subject(against), wish, place))
     tell(found, as_json)
     if not all(isinstance(each.fit, Fit) for each in found):
         raise typer.Exit(WRONG_RESULT)
@@ -130,11 +137,10 @@ def spark_costs(machine: str | None, engine: str) -> SparkCosts | None:
     return found
 
 
-def sized(target: str, file: Path | None, wish: sizing.Target, place: Place) -> Sizing:
+def sized(target: str, subject: Subject, wish: sizing.Target, place: Place) -> Sizing:
     """What one application needs."""
-    if is_profile(target):
-        if file is not None:
-            raise typer.BadParameter("--profile goes with an application, not with a profile")
+    known, flow = subject.profile, subject.flow
+    if flow is None:
         if place.spark is not None:
             raise PlanError(
                 target,
@@ -142,12 +148,9 @@ def sized(target: str, file: Path | None, wish: sizing.Target, place: Place) -> 
                 "a profile alone",
                 "name the application and give the file with --profile",
             )
-        known = find_profile(Path(target))
-        flow = flow_of(known)
-        runs = tuple(r.steps for r in regions(flow) if r.steps[0] in known.by_name)
+        drawn = regions(flow_of(known))
+        runs = tuple(r.steps for r in drawn if r.steps[0] in known.by_name)
         return on_threads(known.app or Path(target).stem, known, runs, wish, place)
-    flow = find_flow(target)
-    known = find_profile(file) if file is not None else take_profile(flow)
     problem = problem_for(flow, known, place.machine)
     if place.spark is not None:
         return on_spark(flow, problem.profile, place.spark, wish, place.machine)

@@ -95,7 +95,7 @@ def tune_app(
     if policy == NONE:
         raise typer.BadParameter("a policy has to tune; `anabranch run` goes without")
     decider = find_policy(policy)
-    flow = find_flow(name, input or (), endless=True, settings=settings or ())
+    flow = find_flow(name, input, settings, endless=True)
     if redis:
         flow = reading_streams(flow, redis, format)
     plan = read_plan(plan_file) if plan_file is not None else None

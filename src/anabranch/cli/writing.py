@@ -33,7 +33,7 @@ def write_data(
 
     Your own files need the same columns, which `anabranch apps APP` lists.
     """
-    flow = find_flow(name, endless=True, settings=settings or ())
+    flow = find_flow(name, settings=settings, endless=True)
     sources = flow.names(Role.SOURCE)
     if source is None and len(sources) == 1:
         source = sources[0]

@@ -44,10 +44,14 @@ class Result:
         ended: Whether all sources had come to their end.
         decisions: What the policy did, and why: the journal.
         skipped: By step, rows that were malformed or on which its code raised; none where zero.
-        late: By step, rows that came too late; none where zero.
+        late: By step, rows that a clock set aside; none where zero.
         error: What the run failed with, as `await_termination` raises it; None if it did not.
         starting_s: From asking for the run to its first batch, which `seconds` leaves out: on
             Spark the start of a session, for one.
+        behind: By step, those of the late rows that were further behind than `lateness`; the time
+            of the others was implausible.
+        most_behind: By step, how far the furthest of them was behind, in the unit of its time;
+            microseconds for timestamps.
     """
 
     flow: str
@@ -65,6 +69,8 @@ class Result:
     late: Mapping[str, int] = field(default_factory=dict)
     error: str | None = None
     starting_s: float = 0.0
+    behind: Mapping[str, int] = field(default_factory=dict)
+    most_behind: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rate_per_s(self) -> float:
@@ -257,8 +263,15 @@ class Run:
             engine.plan,
             bool(ended and ended.ended),
             tuple(self._journal),
-            {name: step.skipped for name, step in self._steps.items() if step.skipped},
-            {name: step.late for name, step in self._steps.items() if step.late},
+            self._counted("skipped"),
+            self._counted("late"),
             (ended.error or None) if ended else None,
             self._starting_s or 0.0,
+            self._counted("behind"),
+            self._counted("most_behind"),
         )
+
+    def _counted(self, what: str) -> dict[str, int]:
+        """Return what each step has counted since the start, without zeros."""
+        counts = {name: getattr(step, what) for name, step in self._steps.items()}
+        return {name: count for name, count in counts.items() if count}

@@ -45,10 +45,27 @@ def on_error_of(step: str, value: OnError | str) -> OnError:
 
 @dataclass
 class Counters:
-    """What a kernel lost on purpose, by name of the reason; never silently."""
+    """What a kernel lost on purpose, by name of the reason; never silently.
+
+    Attributes:
+        skipped: Tuples that were malformed, or on which the author's code raised.
+        late: Tuples that a clock set aside.
+        behind: Those of the late ones that were further behind than `lateness`. The time of the
+            others was implausible.
+        most_behind: How far the furthest of them was behind, in the unit of the stream's time.
+    """
 
     skipped: int = 0
     late: int = 0
+    behind: int = 0
+    most_behind: int = 0
+
+    def add(self, other: Counters) -> None:
+        """Count in what another kernel of the same step lost."""
+        self.skipped += other.skipped
+        self.late += other.late
+        self.behind += other.behind
+        self.most_behind = max(self.most_behind, other.most_behind)
 
 
 class Shared:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from anabranch.errors import BuildError
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators.base import CLOSING, Kernel, KernelContext, Operator, Outputs
+from anabranch.operators.base import CLOSING, Counters, Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.far_times import FarTimes
 from anabranch.operators.first_times import FirstTuples
 from anabranch.operators.schemas import columns_of
@@ -253,12 +253,20 @@ class TimedKernel(Kernel):
         if at_the_end.any():
             self._show(times[on_time & ~at_the_end])
             # What a step emits at the end of its stream comes after everything that has a time.
-            on_time[at_the_end] = times[at_the_end] >= self._memory.get("last", FIRST)
+            last = self._memory.get("last", FIRST)
+            on_time[at_the_end] = times[at_the_end] >= last
+            self._note_behind(last - times[at_the_end & ~on_time])
         self._show(times if on_time.all() else times[on_time])
         self.context.counters.late += int((~on_time).sum())
         unmarked = Jumbo(jumbo.batch, jumbo.positions)
         kept = Jumbo(jumbo.batch, jumbo.positions.at_time(times)).where(on_time)
         return kept, None if on_time.all() else unmarked.where(~on_time)
+
+    def _note_behind(self, distances: Ints) -> None:
+        """Count tuples that are late because of their distance from the greatest time."""
+        if len(distances):
+            found = Counters(behind=len(distances), most_behind=int(distances.max()))
+            self.context.counters.add(found)
 
     def _times(self, jumbo: Jumbo) -> Ints:
         return to_times(self.context.step, jumbo.batch.column(self._column))
@@ -293,7 +301,9 @@ class TimedKernel(Kernel):
         if passed.get(source) != reached:
             passed[source] = reached
             self._store.touch(0, "passed")
-        return believed & (own >= before[:-1])
+        behind = own < before[:-1]
+        self._note_behind(before[:-1][behind] - own[behind] + self._lateness)
+        return believed & ~behind
 
 
 def _rows_of(source: int, ranks: Ints) -> Rows:

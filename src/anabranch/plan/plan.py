@@ -168,7 +168,8 @@ class Plan:
                 flow.name,
                 f"a plan for flow {flow.name!r} ({flow.fingerprint()})",
                 f"one for {self.flow!r} ({self.fingerprint})",
-                "plan again: the flow's steps, keys or bucket count have changed",
+                "plan again, with the input and settings of this run: other steps, keys or buckets "
+                "need another plan",
             )
         found = {r.name: r for r in regions(flow)}
         planned = [r.region for r in self.regions] + [s.source for s in self.sources]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
@@ -85,7 +85,7 @@ class _Checkpoint:
     snapshots: dict[str, list[Snapshot]] = field(default_factory=dict)
     leftovers: dict[str, bytes] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)
-    counters: dict[str, tuple[int, int]] = field(default_factory=dict)
+    counters: dict[str, Counters] = field(default_factory=dict)
 
     def complete(self, sources: int, found: int) -> bool:
         return len(self.offsets) == sources and len(self.leftovers) == found - sources
@@ -233,8 +233,7 @@ class _Interleaved:
             checkpoint.written[name] = len(self.written[name])
         self._count(old)
         for step in old.region.steps:
-            counted = self.counted.get(step, Counters())
-            checkpoint.counters[step] = (counted.skipped, counted.late)
+            checkpoint.counters[step] = replace(self.counted.get(step, Counters()))
         new = self._region_run(name, epoch)
         hand_over(channels, [r.channel for r in new.replicas])
         new.preload(leftover)
@@ -256,7 +255,7 @@ class _Interleaved:
         self.pending: dict[int, _Checkpoint] = {}
         for sink, batches in self.written.items():
             del batches[saved.written.get(sink, 0) :]
-        self.counted = {s: Counters(*both) for s, both in saved.counters.items()}
+        self.counted = {s: replace(lost) for s, lost in saved.counters.items()}
         self.sources = {
             name: self._source_run(name, saved.epoch, saved.offsets.get(name, {}))
             for name in self.source_ranks
@@ -317,9 +316,7 @@ class _Interleaved:
     def _count(self, run: RegionRun) -> None:
         for replica in run.replicas:
             for step, kernel in replica.channel.kernels.items():
-                total = self.counted.setdefault(step, Counters())
-                total.skipped += kernel.context.counters.skipped
-                total.late += kernel.context.counters.late
+                self.counted.setdefault(step, Counters()).add(kernel.context.counters)
 
     def _counters(self) -> dict[str, Counters]:
         for run in self.active.values():

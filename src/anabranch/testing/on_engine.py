@@ -82,7 +82,9 @@ def run_watched(
             return
         for step in event.observation.steps:
             if step.step in counted:
-                counted[step.step] = Counters(skipped=step.skipped, late=step.late)
+                counted[step.step] = Counters(
+                    step.skipped, step.late, step.behind, step.most_behind
+                )
         wishes.next()
 
     # Where there is a checkpoint, plans change while no read is under way.

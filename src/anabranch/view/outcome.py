@@ -7,13 +7,15 @@ from dataclasses import asdict
 from typing import Any
 
 from anabranch.engines.handle import Result
+from anabranch.flow import Flow
+from anabranch.view.late import set_aside
 from anabranch.view.words import change_line, latency_line
 
 NOTICED_S = 1.0
 
 
-def in_words(result: Result) -> str:
-    """Rate, plan tree, plan changes and the journal of the policy."""
+def in_words(result: Result, flow: Flow) -> str:
+    """Rate, rows that were left out, plan tree, plan changes and the journal of the policy."""
     read = f"{result.rows_in:,} rows in, {result.rows_out:,} out, in {duration(result)}"
     end = "all sources have ended" if result.ended else "stopped before the end of its sources"
     changes = [f"  {change_line(change)}" for change in result.reconfigurations]
@@ -23,7 +25,7 @@ def in_words(result: Result) -> str:
             f"{result.flow} on {result.engine}: {result.rate_per_s:,.0f} rows a second",
             f"  {read}; {end}",
             f"  latency {latency_line(result.latency_p50_ms, result.latency_p99_ms)}",
-            *(f"  {line}" for line in left_out(result)),
+            *(f"  {line}" for line in left_out(result, flow)),
             repr(result.plan),
             *([f"plan changes: {len(changes)}", *changes] if changes else ["no plan changes"]),
             *(["journal:", *(f"  {each}" for each in journal)] if journal else []),
@@ -37,20 +39,16 @@ def duration(result: Result) -> str:
     return f"{result.seconds:.1f} s{start}"
 
 
-def left_out(result: Result) -> list[str]:
+def left_out(result: Result, flow: Flow) -> list[str]:
     """What did not go the way of all rows, and where; nothing if all did."""
-    counted = (
-        (result.skipped, "malformed or not to be worked on"),
-        (result.late, "too far out of time"),
-    )
-    return [
-        f"{count:,} rows {why} at {step!r}"
-        for by_step, why in counted
-        for step, count in by_step.items()
+    skipped = [
+        f"{count:,} rows malformed or not to be worked on at {step!r}"
+        for step, count in result.skipped.items()
     ]
+    return [*skipped, *map(str, set_aside(flow, result))]
 
 
-def as_object(app: str, result: Result) -> dict[str, Any]:
+def as_object(app: str, result: Result, flow: Flow) -> dict[str, Any]:
     """What `run --json` prints; plans are objects as `plan --json` writes them."""
     return {
         "app": app,
@@ -67,6 +65,7 @@ def as_object(app: str, result: Result) -> dict[str, Any]:
         "ended": result.ended,
         "skipped": dict(result.skipped),
         "late": dict(result.late),
+        "set_aside": [each.as_object() for each in set_aside(flow, result)],
         "reconfigurations": [
             {
                 "at_s": round(change.at_s, 3),

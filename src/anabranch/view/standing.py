@@ -176,7 +176,13 @@ def with_counts(full: Observation, last: Observation) -> Observation:
     """An observation with what the last one counted since the start: keys, lost rows."""
     counted = {step.step: step for step in last.steps}
     steps = tuple(
-        replace(step, keys=now.keys, skipped=now.skipped, late=now.late)
+        replace(
+            now,
+            rows_in=step.rows_in,
+            rows_out=step.rows_out,
+            busy_s=step.busy_s,
+            waited_s=step.waited_s,
+        )
         for step in full.steps
         for now in [counted.get(step.step, step)]
     )

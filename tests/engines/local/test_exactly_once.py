@@ -81,7 +81,9 @@ def run_with_crashes(
         if isinstance(event, Observed):
             for step in event.observation.steps:
                 if step.step in counted:
-                    counted[step.step] = Counters(step.skipped, step.late)
+                    counted[step.step] = Counters(
+                        step.skipped, step.late, step.behind, step.most_behind
+                    )
 
     for start in range(MOST_STARTS):
         share = crash_share if start < MOST_STARTS // 2 else 0.0

@@ -136,7 +136,9 @@ def test_steps_with_state_tell_their_keys(told: Told) -> None:
 
 
 def test_what_was_lost_on_purpose_is_counted_from_the_start(told: Told) -> None:
-    assert told.last("s.time").late == LATE
+    clock = told.last("s.time")
+    assert (clock.late, clock.behind, clock.most_behind) == (LATE, LATE, 999)
+    assert told.result.most_behind == {"s.time": 999}
     assert told.last("checked").skipped == BAD
     counted = [batch.step("s.time").late for batch in told.batches]
     assert counted == sorted(counted)

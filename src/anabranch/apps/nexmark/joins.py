@@ -15,7 +15,7 @@ from anabranch.operators.shapes import filter, map
 CATEGORY = 10
 STATES = pa.array(["OR", "ID", "CA"])
 FOREVER = timedelta(days=365_000)
-"""SQL's joins have no end: whoever comes, however late, meets all who came before."""
+"""How long q3 keeps both sides, since the join of the SQL has no end."""
 
 NEW = timedelta(seconds=10)
 
@@ -42,6 +42,10 @@ def q3(events: Events) -> Stream:
     """Local item suggestion: who sells what in category 10, of OR, ID and CA.
 
     A join without an end: both sides are kept, and a pair leaves when the second of them comes.
+
+    Differs from Flink's SQL, whose join takes rows however late they come: a person or auction that
+    is further behind than `lateness` goes to the sink `person.late` or `auction.late`, and its
+    pairs are missing.
     """
     people = events.in_time("person", "id", "name", "city", "state").apply("local", local)
     auctions = (

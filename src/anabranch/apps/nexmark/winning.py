@@ -41,7 +41,13 @@ def sold_items(events: Events, *columns: str, offered: Sequence[str] = OFFERED) 
 
 
 def q4(events: Events) -> Stream:
-    """Average price for a category: of the winning bids of all auctions that are over."""
+    """Average price for a category: of the winning bids of all auctions that are over.
+
+    Differs from Flink's SQL, whose join takes rows however late they come: an auction or bid that
+    is further behind than `lateness` goes to the sink `auction.late` or `bid.late`, and counts in
+    no average. The number of auctions is told as well. The average is a fraction of a cent;
+    Flink's is cut to whole cents, and counts auctions from their first bid on.
+    """
     return sold_items(events, "id", "expires", "category").aggregate(
         "average", key="category", emit="changes", auctions=count(), avg_price=mean("price")
     )
@@ -59,13 +65,22 @@ def last_sold(ctx: Invocation) -> None:
 def q6(events: Events) -> Stream:
     """Average selling price by seller: of their last ten auctions, whenever one is over.
 
-    Ten, as the benchmark says and as Beam does, in the order in which they were over. Flink's SQL,
-    which Flink itself cannot run yet, takes eleven (ten preceding rows and the current one), in the
-    order of their winning bids, and cuts the average to whole cents.
+    Ten, as the benchmark says and as Beam does, in the order in which they were over.
+
+    Differs from Flink's SQL, which Flink itself cannot run yet: that takes eleven (ten preceding
+    rows and the current one), in the order of their winning bids, and cuts the average to whole
+    cents. Its join takes rows however late they come; here an auction or bid that is further behind
+    than `lateness` goes to the sink `auction.late` or `bid.late`, and counts in no average.
     """
     return sold_items(events, "id", "expires", "seller").apply("last-sold", last_sold)
 
 
 def q9(events: Events) -> Stream:
-    """Winning bids: each auction that was bid on, with the bid that won it."""
+    """Winning bids: each auction that was bid on, with the bid that won it.
+
+    Differs from Flink's SQL, which tells the highest bid so far and corrects it: a result leaves
+    once, when its auction is over. Flink's join takes rows however late they come; here an auction
+    or bid that is further behind than `lateness` goes to the sink `auction.late` or `bid.late`, and
+    is part of no result.
+    """
     return sold_items(events, *AUCTION.names, offered=(*OFFERED, "extra"))

@@ -81,11 +81,11 @@ def _of_source(flow: Flow, name: str) -> Wanted:
     columns = flow.graph.steps[name].body.source.schema
     if columns.names != ["line"]:
         nested = any(pa.types.is_nested(field.type) for field in columns)
-        return Wanted(name, NESTED_ROWS if nested else ROWS, _columns(columns, ()))
+        return Wanted(name, NESTED_ROWS if nested else ROWS, columns_of(columns))
     parse = next(_parsers(flow, name), None)
     if parse is None:
         return Wanted(name, "text", ())
-    found = _columns(parse.out, parse.required) if isinstance(parse.grammar, Json) else ()
+    found = columns_of(parse.out, parse.required) if isinstance(parse.grammar, Json) else ()
     return Wanted(name, f"text, each line {parse.grammar.name}", found)
 
 
@@ -100,7 +100,8 @@ def _parsers(flow: Flow, name: str) -> Iterator[Parse]:
             near.append(behind)
 
 
-def _columns(schema: pa.Schema, required: tuple[str, ...]) -> tuple[Column, ...]:
+def columns_of(schema: pa.Schema, required: tuple[str, ...] = ()) -> tuple[Column, ...]:
+    """Describe columns; `required` names those that need values though they are nullable."""
     return tuple(
         Column(f.name, str(f.type), not f.nullable or f.name in required, about(f)) for f in schema
     )

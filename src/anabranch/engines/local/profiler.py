@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from anabranch.engines.bucket_loads import Loads, hottest_key
 from anabranch.engines.local.latency import Latencies
@@ -198,9 +198,8 @@ class Profiler:
                         tally.rows_out,
                         tally.busy_s,
                         keys.get(step),
-                        lost.skipped,
-                        lost.late,
-                        tally.waited_s,
+                        waited_s=tally.waited_s,
+                        **asdict(lost),
                     )
                 )
         return tuple(found)

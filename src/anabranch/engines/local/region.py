@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from threading import Event, Lock
 
 import pyarrow as pa
@@ -196,15 +197,14 @@ class RegionRun:
 
     def recall(self, counters: Mapping[str, Mapping[str, int]]) -> None:
         """Go on counting where an earlier run stopped."""
-        for step, lost in self._gone.items():
-            known = counters.get(step, {})
-            lost.skipped, lost.late = known.get("skipped", 0), known.get("late", 0)
+        for step in self._gone:
+            self._gone[step] = Counters(**counters.get(step, {}))
 
     # What others may see
 
     def counters(self) -> dict[str, Counters]:
         """What each step lost on purpose so far."""
-        total = {step: Counters(c.skipped, c.late) for step, c in self._gone.items()}
+        total = {step: replace(lost) for step, lost in self._gone.items()}
         for channel in self._channels:
             _add(total, channel)
         return total
@@ -232,5 +232,4 @@ class RegionRun:
 
 def _add(total: dict[str, Counters], channel: Channel) -> None:
     for step, kernel in channel.kernels.items():
-        total[step].skipped += kernel.context.counters.skipped
-        total[step].late += kernel.context.counters.late
+        total[step].add(kernel.context.counters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import asdict
 from typing import Any
 
 from anabranch.engines.checkpoint import bucket_ranges
@@ -11,6 +12,7 @@ from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.engines.checkpoint.sinks import Sinks
 from anabranch.engines.spark.intake import Intake
 from anabranch.engines.spark.program import Batch, Outcome
+from anabranch.operators.base import Counters
 
 
 def next_manifest(
@@ -68,13 +70,11 @@ def _latest(saved: list[dict[str, Any]]) -> dict[str, tuple[tuple[str, tuple[int
 def _counters(
     before: dict[str, dict[str, int]], reports: list[dict[str, Any]]
 ) -> dict[str, dict[str, int]]:
-    counted = {step: dict(numbers) for step, numbers in before.items()}
+    counted = {step: Counters(**numbers) for step, numbers in before.items()}
     for report in reports:
         for step, numbers in report["counters"].items():
-            total = counted.setdefault(step, {})
-            for name, number in numbers.items():
-                total[name] = total.get(name, 0) + number
-    return counted
+            counted.setdefault(step, Counters()).add(Counters(**numbers))
+    return {step: asdict(total) for step, total in counted.items()}
 
 
 def _timers(reports: list[dict[str, Any]]) -> dict[str, int | None]:

@@ -11,6 +11,7 @@ import os
 import pickle
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -232,8 +233,7 @@ class TaskRun:
         report["keys"] |= station.channel.keys()
         report["timers"][station.region.name] = min(due, default=None)
         for step, kernel in station.channel.kernels.items():
-            counted = kernel.context.counters
-            report["counters"][step] = {"skipped": counted.skipped, "late": counted.late}
+            report["counters"][step] = asdict(kernel.context.counters)
 
     def _about(self) -> dict[str, Any]:
         return {
