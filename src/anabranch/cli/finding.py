@@ -16,6 +16,7 @@ from anabranch.apps import app
 from anabranch.cli.own_flows import built, is_file, own_flow
 from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow
+from anabranch.io.local_paths import local_path
 from anabranch.plan.plan import Plan
 
 AppName = Annotated[
@@ -139,8 +140,9 @@ def read_plan(file: Path) -> Plan:
 
 def read_text(file: Path, what: str, command: str) -> str:
     """The text of a file, or an error that says how such a file is made."""
+    place = Path(local_path(file, "read"))
     try:
-        return file.read_text(encoding="utf-8")
+        return place.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UnknownNameError(
             str(file), f"a readable file with {what}", str(error), f"write one with `{command}`"

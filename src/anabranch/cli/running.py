@@ -35,6 +35,7 @@ from anabranch.cli.watching import (
 from anabranch.engines.handle import Run
 from anabranch.errors import AnabranchError, UnknownNameError
 from anabranch.io import parquet
+from anabranch.io.local_paths import local_option
 from anabranch.run import rollback, start
 from anabranch.view.outcome import as_object, in_words
 from anabranch.view.progress import Progress
@@ -74,7 +75,10 @@ def run_app(
     settings: Settings = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="A folder for the results, as Parquet; one in it for each of several."),
+        typer.Option(
+            help="A folder for the results, as Parquet; one in it for each of several.",
+            callback=local_option,
+        ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="For --out: replace what an earlier run wrote.")

@@ -12,6 +12,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from anabranch.errors import SinkError
+from anabranch.io.local_paths import local_path
 from anabranch.io.sink import Sink
 from anabranch.io.transaction import require_fit
 
@@ -76,7 +77,7 @@ class DirectorySink(Sink):
         self, directory: str | os.PathLike[str], encoding: Encoding, overwrite: bool
     ) -> None:
         """Remember where to write; nothing is touched before `open`."""
-        self._directory = os.path.abspath(os.fspath(directory))
+        self._directory = local_path(directory, encoding.name, SinkError)
         self._description = f"{encoding.name} {os.fspath(directory)!r}"
         self._encoding = encoding
         self._overwrite = overwrite

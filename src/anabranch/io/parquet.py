@@ -17,7 +17,8 @@ def parquet(directory: str | os.PathLike[str], overwrite: bool = False) -> Direc
     """Write one Parquet file per committed version, exactly once.
 
     Args:
-        directory: Where to; made if it does not exist, refused if a fresh start finds files in it.
+        directory: A local path; made if it does not exist, refused if a fresh start finds files
+            in it.
         overwrite: Whether a fresh start replaces earlier output. Only files that a sink wrote are
             ever removed.
 

@@ -6,7 +6,6 @@ Spark keeps the number of the batch and the offsets of streaming DataFrames in i
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -21,6 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
+from anabranch.engines.checkpoint.locations import absolute
 from anabranch.engines.engine import Options
 from anabranch.engines.spark.batches import Batches, Done
 from anabranch.engines.spark.dataframes import dataframe_sources, require_one_order, stream
@@ -131,7 +131,7 @@ class SparkEngine:
         else:
             self._spark = session(options.master, app=self._flow.name, conf=options.conf)
         self._temporary = mkdtemp(prefix="anabranch-") if options.checkpoint is None else None
-        location = _absolute(options.checkpoint or self._temporary or "")
+        location = absolute(options.checkpoint or self._temporary or "")
         self._program = Program(self._flow, location, location)
         packed = self._program.packed()
         self._pushed = bool(dataframe_sources(self._program))
@@ -363,8 +363,3 @@ def _told(query: StreamingQuery, version: int) -> bool:
     """Whether Spark is done with a batch."""
     progress = query.lastProgress
     return not query.isActive or (progress is not None and progress["batchId"] >= version)
-
-
-def _absolute(location: str | os.PathLike[str]) -> str:
-    text = os.fspath(location)
-    return text if "://" in text else os.path.abspath(text)
