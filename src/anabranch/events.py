@@ -10,6 +10,25 @@ from enum import StrEnum
 
 
 @dataclass(frozen=True)
+class SkippedRow:
+    """A row that a step set aside, and why.
+
+    Attributes:
+        source: The source that it stems from; empty where it stems from none, as at a timer.
+        part: The part of the source, such as the path of a file; empty where it is not known.
+        row: Its number within the part, from 1 on: the line in a file of text.
+        why: What is wrong with it.
+        text: What it holds, shortened.
+    """
+
+    source: str
+    part: str
+    row: int
+    why: str
+    text: str
+
+
+@dataclass(frozen=True)
 class StepMetrics:
     """One step, over all replicas.
 
@@ -24,6 +43,8 @@ class StepMetrics:
         late: Tuples that came too late, since the start.
         waited_s: Part of `busy_s` that it took no processor: it waited for something. At least; 0
             where nobody can tell.
+        first_skipped: The first row in the order of its source that it skipped in this run so far;
+            None without such a row.
     """
 
     step: str
@@ -34,6 +55,7 @@ class StepMetrics:
     skipped: int = 0
     late: int = 0
     waited_s: float = 0.0
+    first_skipped: SkippedRow | None = None
 
     @property
     def selectivity(self) -> float | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
 
 from anabranch.apps import APPS
+from anabranch.engines.handle import Result
 from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow
-from anabranch.graph import Role
+from anabranch.graph import Output, Role
 from anabranch.io.collect import CollectSink
 from anabranch.io.read_back import read_back
 
@@ -27,6 +30,38 @@ def found(name: str, flow: Flow, engine: str, out: Path | None) -> list[str]:
     if engine not in ENGINES:
         return [f"no results: time is virtual on {engine}; `anabranch simulate {name}` tells more"]
     return APPS[name].summary(written(flow, out)).splitlines()
+
+
+def unread(flow: Flow, result: Result) -> dict[str, str]:
+    """Return the sources of which no row could be read, each with the step that set them aside.
+
+    A step counts if all rows of a source go through it and, in a run that came to its end, no row
+    has come out of it.
+    """
+    if not result.ended:
+        return {}
+    takers: defaultdict[Output, list[str]] = defaultdict(list)
+    for taker in flow.graph.steps.values():
+        for output in taker.inputs:
+            if output is not None:
+                takers[output].append(taker.name)
+    found = {}
+    for step in result.first_skipped:
+        came_out = any(result.rows_by_step.get(name) for name in takers[Output(step)])
+        if not came_out and (source := _source_before(flow, step, takers)) is not None:
+            found[source] = step
+    return found
+
+
+def _source_before(flow: Flow, step: str, takers: Mapping[Output, list[str]]) -> str | None:
+    """The source of which every row goes to a step and nowhere else."""
+    at = flow.graph.steps[step]
+    while at.role is not Role.SOURCE:
+        [given, *others] = at.inputs
+        if given is None or others or takers[given] != [at.name]:
+            return None
+        at = flow.graph.steps[given.step]
+    return at.name
 
 
 def written(flow: Flow, out: Path | None) -> dict[str, pa.Table]:

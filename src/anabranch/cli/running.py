@@ -15,10 +15,11 @@ import typer
 from rich.console import Console
 
 from anabranch.adapt.registry import POLICIES
+from anabranch.apps import APPS
 from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow, read_plan
 from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.cli.planning import find_machine
-from anabranch.cli.results import found, places
+from anabranch.cli.results import found, places, unread
 from anabranch.cli.stopping import STOPS, again, code_of
 from anabranch.cli.telling import tell
 from anabranch.cli.watching import (
@@ -32,12 +33,13 @@ from anabranch.cli.watching import (
     Wanted,
     watching,
 )
-from anabranch.engines.handle import Run
-from anabranch.errors import AnabranchError, UnknownNameError
+from anabranch.engines.handle import Result, Run
+from anabranch.errors import AnabranchError, SourceError, UnknownNameError
 from anabranch.io import parquet
 from anabranch.io.local_paths import local_option
 from anabranch.run import rollback, start
-from anabranch.view.outcome import as_object, in_words
+from anabranch.view.answers import counted
+from anabranch.view.outcome import as_object, in_words, place_of
 from anabranch.view.progress import Progress
 
 
@@ -144,8 +146,9 @@ def run_app(
             handle = begin(listener=watchers.listeners)
             watchers.control(handle)
             stopped = wait_for(handle, seconds)
-        said = {"found": found(name, flow, engine, out)}
-        typer.echo(json.dumps(as_object(name, handle.result()) | said))
+        result = handle.result()
+        said = {"found": found(name, flow, engine, out), "unread": list(unread(flow, result))}
+        typer.echo(json.dumps(as_object(name, result) | said))
     else:
         with (
             watching(wanted, progress.hear) as watchers,
@@ -162,6 +165,23 @@ def run_app(
         how = f"go on with: {command}" if checkpoint else "with --checkpoint DIR it could go on"
         typer.echo(f"interrupted; {how}", err=True)
         raise typer.Exit(stopped)
+    if lost := unread(flow, handle.result()):
+        for source, step in lost.items():
+            tell(nothing_read(name, source, step, handle.result()))
+        raise typer.Exit(WRONG_RESULT)
+
+
+def nothing_read(app: str, source: str, step: str, result: Result) -> SourceError:
+    """The error for a source of which every row was set aside."""
+    first = result.first_skipped[step]
+    rows = f"{counted(result.skipped[step], 'row')}, all of which were set aside at {step!r}"
+    columns = f"`anabranch apps {app}` lists the columns" if app in APPS else "compare the columns"
+    return SourceError(
+        source,
+        "rows that can be read",
+        f"{rows}; the first is {place_of(first)}{first.why}",
+        f"{columns} and types that it reads",
+    )
 
 
 def spark_settings(engine: str, given: Sequence[str]) -> dict[str, str]:

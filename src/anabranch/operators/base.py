@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import BuildError, OperatorError, SchemaError
@@ -43,12 +44,53 @@ def on_error_of(step: str, value: OnError | str) -> OnError:
         ) from None
 
 
+class SkippedAt(NamedTuple):
+    """A row that a kernel set aside; the least one is the first in sequential order.
+
+    Attributes:
+        rank: Number of the source that it stems from.
+        seq: Its sequence number within the source.
+        why: What is wrong with it.
+        text: What it holds, shortened.
+    """
+
+    rank: int
+    seq: int
+    why: str
+    text: str
+
+
 @dataclass
 class Counters:
     """What a kernel lost on purpose, by name of the reason; never silently."""
 
     skipped: int = 0
     late: int = 0
+    first: SkippedAt | None = field(default=None, compare=False)
+
+    def skip(self, jumbo: Jumbo, bad: Sequence[tuple[int, str]]) -> None:
+        """Count rows that are set aside, each given by its index and what is wrong with it."""
+        if not bad:
+            return
+        self.skipped += len(bad)
+        _, ranks, seqs, *_ = jumbo.positions.columns
+        rows = np.array([row for row, _ in bad])
+        first = np.lexsort((seqs[rows], ranks[rows]))[0]
+        row, why = bad[first]
+        rank, seq = int(ranks[row]), int(seqs[row])
+        if self.first is None or (rank, seq) < self.first[:2]:
+            self.note(SkippedAt(rank, seq, why, _shown(jumbo.batch, row)))
+
+    def note(self, row: SkippedAt | None) -> None:
+        """Remember a row, if it comes before the one that is known."""
+        if row is not None and (self.first is None or row < self.first):
+            self.first = row
+
+    def add(self, other: Counters) -> None:
+        """Count what another kernel of the same step lost."""
+        self.skipped += other.skipped
+        self.late += other.late
+        self.note(other.first)
 
 
 class Shared:
@@ -230,7 +272,17 @@ def key_columns(key: str | Sequence[str] | None, step: str = "key") -> tuple[str
 
 def describe_row(batch: pa.RecordBatch, row: int) -> str:
     """One row as text, short enough for an error message."""
-    text = str(python_rows(batch.slice(row, 1))[0])
+    return _cut(str(python_rows(batch.slice(row, 1))[0]))
+
+
+def _shown(batch: pa.RecordBatch, row: int) -> str:
+    """One row as text; a line of a file as it is."""
+    if batch.num_columns == 1 and pa.types.is_string(batch.schema.field(0).type):
+        return _cut(str(batch.column(0)[row]))
+    return describe_row(batch, row)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 300 else text[:297] + "..."
 
 

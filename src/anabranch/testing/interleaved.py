@@ -318,8 +318,7 @@ class _Interleaved:
         for replica in run.replicas:
             for step, kernel in replica.channel.kernels.items():
                 total = self.counted.setdefault(step, Counters())
-                total.skipped += kernel.context.counters.skipped
-                total.late += kernel.context.counters.late
+                total.add(kernel.context.counters)
 
     def _counters(self) -> dict[str, Counters]:
         for run in self.active.values():

@@ -28,6 +28,7 @@ from anabranch.events import (
     SourceMetrics,
     StepMetrics,
 )
+from anabranch.io.reader import skipped_row
 from anabranch.plan.plan import Plan
 from anabranch.plan.regions import RegionKind
 
@@ -201,6 +202,7 @@ class Profiler:
                         lost.skipped,
                         lost.late,
                         tally.waited_s,
+                        skipped_row(run.flow, lost.first),
                     )
                 )
         return tuple(found)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from threading import Event, Lock
 
 import pyarrow as pa
@@ -87,7 +88,7 @@ class RegionRun:
         gate: ElasticGate,
         outlet: Outlet,
     ) -> None:
-        self._flow, self._contexts = flow, dict(contexts)
+        self.flow, self._contexts = flow, dict(contexts)
         self.region, self.plan, self.gate, self._outlet = region, plan, gate, outlet
         self._channels = [self._channel(plan, r) for r in range(plan.replicas)]
         self.replicas = [Replica(self, channel) for channel in self._channels]
@@ -204,7 +205,7 @@ class RegionRun:
 
     def counters(self) -> dict[str, Counters]:
         """What each step lost on purpose so far."""
-        total = {step: Counters(c.skipped, c.late) for step, c in self._gone.items()}
+        total = {step: replace(counted) for step, counted in self._gone.items()}
         for channel in self._channels:
             _add(total, channel)
         return total
@@ -227,10 +228,9 @@ class RegionRun:
             _add(self._gone, channel)
 
     def _channel(self, plan: RegionPlan, replica: int) -> Channel:
-        return Channel(self._flow, self._contexts, self.region, plan, replica)
+        return Channel(self.flow, self._contexts, self.region, plan, replica)
 
 
 def _add(total: dict[str, Counters], channel: Channel) -> None:
     for step, kernel in channel.kernels.items():
-        total[step].skipped += kernel.context.counters.skipped
-        total[step].late += kernel.context.counters.late
+        total[step].add(kernel.context.counters)

@@ -28,7 +28,7 @@ from anabranch.engines.spark.failures import first_line, of_java
 from anabranch.engines.spark.job import run_job
 from anabranch.engines.spark.keeper import remove_lot
 from anabranch.engines.spark.model import USUAL, SparkModel
-from anabranch.engines.spark.observe import observation_of, percentile, reconfiguration_of
+from anabranch.engines.spark.observe import Skipped, observation_of, percentile, reconfiguration_of
 from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, tune, use
 from anabranch.engines.spark.sinks import SparkSinks
@@ -54,6 +54,7 @@ class SparkEngine:
     def __init__(self, flow: Flow, plan: Plan | None, options: Options) -> None:
         """Remember what to run; `start` starts."""
         self._flow, self._options = flow, options
+        self._skipped = Skipped(flow)
         self._given = plan
         self._plan = self._wish = plan or Plan.sequential(flow)
         self._over = threading.Event()
@@ -317,6 +318,7 @@ class SparkEngine:
             at_s,
             version,
             done,
+            self._skipped.note(done.outcome.reports),
             self._program.layout(done.plan),
             {name: self._batches.intake.backlog(name, at_s) for name in done.read},
             (self._latency_ms, self._latency_ms),  # results of a batch are visible at once

@@ -199,7 +199,7 @@ class TaskRun:
     def _finish(self, run: StationRun, keeper: Keeper) -> Iterator[pa.RecordBatch]:
         """Let every station work, in the order of the stream, and report."""
         report: dict[str, Any] = {"state": [], "sinks": [], "steps": {}, "counters": {}}
-        report |= {"timers": {}, "keys": {}, "busy": {}, "dealt": {}}
+        report |= {"timers": {}, "keys": {}, "busy": {}, "dealt": {}, "skipped": {}}
         for station in run.family():
             keeper.load(station)
             with self._meter.of("compute"):
@@ -234,6 +234,8 @@ class TaskRun:
         for step, kernel in station.channel.kernels.items():
             counted = kernel.context.counters
             report["counters"][step] = {"skipped": counted.skipped, "late": counted.late}
+            if counted.first is not None:
+                report["skipped"][step] = counted.first
 
     def _about(self) -> dict[str, Any]:
         return {
