@@ -38,8 +38,10 @@ def build(input):
     lines = flow.source("lines", ab.files(input, format="text"))
     parse = ab.parse_json("line", out="n: int64", on_error="skip")
     lines.apply("parse", parse).sink("out", ab.collect())
-    if TWICE:
+    if BESIDE == "sink":
         lines.sink("raw", ab.collect())
+    if BESIDE == "operator":
+        lines.filter("some", lambda batch: [True] * batch.num_rows).sink("some.out", ab.collect())
     return flow
 """
 
@@ -121,10 +123,10 @@ def test_one_of_two_sources_is_enough(run, tmp_path):
     assert "step 'bid'" not in ran.err
 
 
-@pytest.mark.parametrize(("twice", "code"), [(False, 1), (True, 0)])
-def test_rows_that_also_go_elsewhere_were_not_all_set_aside(run, tmp_path, twice, code):
-    module = tmp_path / f"own_{twice}.py"
-    module.write_text(OWN.replace("TWICE", str(twice)))
+@pytest.mark.parametrize(("beside", "code"), [("nothing", 1), ("sink", 1), ("operator", 0)])
+def test_rows_that_another_operator_takes_were_not_all_set_aside(run, tmp_path, beside, code):
+    module = tmp_path / f"own_beside_{beside}.py"
+    module.write_text(OWN.replace("BESIDE", repr(beside)))
     (tmp_path / "lines.txt").write_text("a\nb\n")
     given = (f"{module}:build", "--input", tmp_path / "lines.txt")
     ran = run(*given, "--engine", "local", "--policy", "none")

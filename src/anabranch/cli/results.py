@@ -35,8 +35,8 @@ def found(name: str, flow: Flow, engine: str, out: Path | None) -> list[str]:
 def unread(flow: Flow, result: Result) -> dict[str, str]:
     """Return the sources of which no row could be read, each with the step that set them aside.
 
-    A step counts if all rows of a source go through it and, in a run that came to its end, no row
-    has come out of it.
+    A step counts if no operator but it takes the rows of a source (sinks may keep a copy of them)
+    and, in a run that came to its end, no row has come out of it.
     """
     if not result.ended:
         return {}
@@ -54,11 +54,14 @@ def unread(flow: Flow, result: Result) -> dict[str, str]:
 
 
 def _source_before(flow: Flow, step: str, takers: Mapping[Output, list[str]]) -> str | None:
-    """The source of which every row goes to a step and nowhere else."""
+    """The source whose rows go to a step and to no other operator."""
     at = flow.graph.steps[step]
     while at.role is not Role.SOURCE:
         [given, *others] = at.inputs
-        if given is None or others or takers[given] != [at.name]:
+        if given is None or others:
+            return None
+        beside = [flow.graph.steps[name] for name in takers[given] if name != at.name]
+        if any(step.role is not Role.SINK for step in beside):
             return None
         at = flow.graph.steps[given.step]
     return at.name
