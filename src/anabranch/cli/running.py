@@ -78,7 +78,8 @@ def run_app(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="A folder for the results, as Parquet; one in it for each of several.",
+            help="A folder for the results, as Parquet; one in it for each of several, and one for "
+            "rows that are set aside.",
             callback=local_option,
         ),
     ] = None,
@@ -124,9 +125,9 @@ def run_app(
     endless = rows is not None or seconds is not None
     flow = find_flow(name, input or (), endless, settings or ())
     plan = read_plan(plan_file) if plan_file is not None else None
-    if out is not None:
-        sinks = {sink: parquet(place, overwrite) for sink, place in places(flow, out).items()}
-        flow = flow.writing(sinks)
+    folders = None if out is None else places(flow, out, resumes=checkpoint is not None)
+    if folders is not None:
+        flow = flow.writing({sink: parquet(to, overwrite) for sink, to in folders.items()})
     progress = Progress(name)
     begin = partial(
         start,
@@ -147,7 +148,7 @@ def run_app(
             watchers.control(handle)
             stopped = wait_for(handle, seconds)
         result = handle.result()
-        said = {"found": found(name, flow, engine, out), "unread": list(unread(flow, result))}
+        said = {"found": found(name, flow, engine, folders), "unread": list(unread(flow, result))}
         typer.echo(json.dumps(as_object(name, result) | said))
     else:
         with (
@@ -157,7 +158,7 @@ def run_app(
             handle = begin(listener=watchers.listeners)
             watchers.control(handle)
             stopped = wait_for(handle, seconds)
-        if lines := found(name, flow, engine, out):
+        if lines := found(name, flow, engine, folders):
             typer.echo("\n".join(lines) + "\n")
         typer.echo(in_words(handle.result()))
     if stopped:

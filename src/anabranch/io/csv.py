@@ -40,6 +40,7 @@ class CsvEncoding:
     """CSV holds flat values that read back from their text."""
 
     name = "csv"
+    keeps_columns = False
 
     def unfit(self, schema: pa.Schema) -> pa.Field | None:
         """Nested types, half floats, durations and dictionaries are left to Parquet."""

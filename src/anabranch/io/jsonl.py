@@ -41,6 +41,7 @@ class JsonlEncoding:
     """JSON holds numbers, text, lists and objects; times and decimals at the top level only."""
 
     name = "jsonl"
+    keeps_columns = False
 
     def unfit(self, schema: pa.Schema) -> pa.Field | None:
         """What has no JSON form that reads back is left to Parquet."""
