@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.apps import APPS
-from anabranch.io import files
+from anabranch.io import files, read_back
 
 
 @pytest.fixture
@@ -50,9 +50,7 @@ def test_bad_rows_are_counted_for_programs_and_kept(command_line, trades):
     )  # fmt: skip
     told = json.loads(ran.out)
     assert (told["skipped"], told["late"]) == ({"r.parse": 3}, {})
-    kept = files(trades / "out" / "r.bad").read
-    bad = [kept(part, 0, 10) for part in files(trades / "out" / "r.bad").parts()]
-    lines = [row["line"] for chunk in bad for row in chunk.batch.to_pylist()]
+    lines = read_back(trades / "out" / "_set_aside" / "r.bad")["line"].to_pylist()
     assert lines == ["no time,1,2", ",1,2", "7"]
 
 

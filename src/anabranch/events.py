@@ -10,6 +10,25 @@ from enum import StrEnum
 
 
 @dataclass(frozen=True)
+class SkippedRow:
+    """A row that a step set aside, and why.
+
+    Attributes:
+        source: The source that it stems from; empty where it stems from none, as at a timer.
+        part: The part of the source, such as the path of a file; empty where it is not known.
+        row: Its number within the part, from 1 on: the line in a file of text.
+        why: What is wrong with it.
+        text: What it holds, shortened.
+    """
+
+    source: str
+    part: str
+    row: int
+    why: str
+    text: str
+
+
+@dataclass(frozen=True)
 class StepMetrics:
     """One step, over all replicas.
 
@@ -27,6 +46,8 @@ class StepMetrics:
         behind: Those of the late tuples that were further behind than `lateness`.
         most_behind: How far the furthest of them was behind, in the unit of its time; microseconds
             for timestamps.
+        first_skipped: The first row in the order of its source that it skipped in this run so far;
+            None without such a row.
     """
 
     step: str
@@ -39,6 +60,7 @@ class StepMetrics:
     waited_s: float = 0.0
     behind: int = 0
     most_behind: int = 0
+    first_skipped: SkippedRow | None = None
 
     @property
     def selectivity(self) -> float | None:

@@ -229,3 +229,51 @@ def test_several_sources_need_files_by_name():
     for given in ("x", {"a": "x"}, {"a": "x", "c": "y"}):
         with pytest.raises(UnknownNameError, match="give --input a=FILES --input b=FILES"):
             paths_of(given, "a", ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ("b.parquet", "CSV in .*a.csv and Parquet in .*b.parquet"),
+        ("b.jsonl", "CSV in .*a.csv and JSON in .*b.jsonl"),
+        ("0.ndjson.gz", "JSON in .*0.ndjson.gz and CSV in .*a.csv"),
+    ],
+)
+def test_files_of_two_formats_are_refused_before_any_is_read(tmp_path, others, told):
+    (tmp_path / "a.csv").write_text("at,name,x\n1,a,0.5\n")
+    (tmp_path / others).write_bytes(b"not read")
+    with pytest.raises(SourceError, match=told):
+        read(tmp_path)
+
+
+def test_a_parquet_file_with_the_name_of_another_format_is_refused(tmp_path):
+    for suffix in ("csv", "jsonl", "txt"):
+        folder = tmp_path / suffix
+        folder.mkdir()
+        (folder / f"a.{suffix}").write_text("at,name,x\n")
+        pq.write_table(pa.table({"at": [1]}), folder / f"b.{suffix}")
+        with pytest.raises(
+            SourceError, match=rf"expected text in .*b\.{suffix}, got a Parquet file"
+        ):
+            read(folder)
+
+
+def test_lines_that_end_with_a_carriage_return_alone_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"at,name,x\r1,a,0.5\r")
+    with pytest.raises(SchemaError, match=r"a.csv.*got a carriage return within the first line"):
+        read(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_bytes(b"at,name,x\r\n1,a,0.5\r\n")
+    assert read(tmp_path / "a.csv") == ([(1, "a", 0.5)], [])
+
+
+def test_a_first_line_with_a_field_too_long_for_a_name_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("x" * (1 << 18) + ",name,x\n1,a,0.5\n")
+    with pytest.raises(SchemaError, match=r"a first line with the columns .*a.csv.*field limit"):
+        read(tmp_path / "a.csv")
+
+
+def test_a_later_file_may_begin_with_a_row_that_has_a_long_field(tmp_path):
+    (tmp_path / "a.csv").write_text("at,name,x\n1,a,0.5\n")
+    long = "y" * (1 << 18)
+    (tmp_path / "b.csv").write_text(f"2,{long},1\n")
+    assert read(tmp_path) == ([(1, "a", 0.5), (2, long, 1.0)], [])

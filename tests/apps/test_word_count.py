@@ -3,11 +3,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
 from anabranch.apps import app, word_count
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, SourceError
 from anabranch.testing.sequential import run_sequential
 
 DEADLINE_S = 20.0
@@ -146,3 +148,17 @@ def test_the_summary_of_nothing_says_so():
 
 def test_it_is_known_by_name():
     assert app("word-count").module is word_count
+
+
+@pytest.mark.parametrize("name", ["word-count", "sentiment", "log-watch"])
+def test_parquet_is_no_text(name, tmp_path):
+    (tmp_path / "a.txt").write_text("to be\n")
+    pq.write_table(pa.table({"line": ["to be"]}), tmp_path / "b")
+    with pytest.raises(SourceError, match=r"expected text in .*b, got a Parquet file"):
+        app(name).build(input=str(tmp_path))
+
+
+def test_a_text_may_begin_as_parquet_does(tmp_path):
+    (tmp_path / "a.txt").write_text("PAR1 is what Parquet begins with\n")
+    flow = word_count.build(input=str(tmp_path))
+    assert counts(run_sequential(flow).outputs["out"])["PAR1"] == 1

@@ -4,7 +4,10 @@ import os
 import subprocess
 import sys
 
+import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,12 +44,17 @@ def committed(folder):
 
 
 def visible(folder):
-    return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    """What anybody sees, but for the file without rows."""
+    return sorted(n for n in os.listdir(folder) if not n.startswith((".", "part-schema.")))
 
 
-def with_versions(kind, folder, versions):
+def of_dataset(folder):
+    return ds.dataset(folder).to_table()
+
+
+def with_versions(kind, folder, versions, version=-1, **options):
     """A sink that committed one row, its own number, in each of the versions 0, 1, ..."""
-    sink = opened(kind, folder)
+    sink = opened(kind, folder, version, **options)
     for version in range(versions):
         sink.write(batch(version))
         sink.commit(version)
@@ -217,8 +225,44 @@ def test_earlier_output_is_overwritten_on_request(kind, folder):
 
 def test_output_in_another_format_is_overwritten_too(folder):
     with_versions("csv", folder, 3)
-    opened("parquet", folder, overwrite=True)
+    with_versions("parquet", folder, 0, overwrite=True)
     assert visible(folder) == []
+    with_versions("csv", folder, 1, overwrite=True)
+    assert [name for name in os.listdir(folder) if "parquet" in name] == []
+
+
+@pytest.mark.parametrize("read", [pd.read_parquet, pq.read_table, of_dataset])
+def test_an_empty_result_has_its_columns_for_other_readers(folder, read):
+    sink = opened("parquet", folder)
+    for rows in ((), (7,)):
+        sink.write(batch(*rows))
+        sink.commit(len(rows))
+        table = read(folder)
+        assert table.shape == (len(rows), 2)
+        assert list(getattr(table, "column_names", table.columns)) == ["x", "word"]
+    with_versions("parquet", folder, 0, version=0)
+    assert read(folder).shape == (0, 2)
+
+
+def test_an_empty_result_stops_no_fresh_start(kind, folder):
+    with_versions(kind, folder, 0)
+    with_versions(kind, folder, 1)
+    assert committed(folder) == [0]
+
+
+def test_the_output_of_another_sink_may_not_be_read_with_that_of_this_one(kind, folder):
+    with_versions(kind, folder / "late", 1)
+    with pytest.raises(SinkError, match=r"an empty directory"):
+        opened(kind, folder)
+    with pytest.raises(SinkError, match=r"below .*out, .* got 'late'; remove or move that folder"):
+        opened(kind, folder, overwrite=True)
+
+
+def test_what_readers_pass_over_may_lie_below_the_output(kind, folder):
+    with_versions(kind, folder / "_set_aside" / "late", 1)
+    with_versions(kind, folder, 2)
+    assert committed(folder) == [0, 1]
+    assert committed(folder / "_set_aside" / "late") == [0]
 
 
 def test_foreign_files_stop_a_fresh_start_and_are_never_removed(kind, folder):
@@ -300,7 +344,8 @@ def test_files_of_a_version_are_read_back_by_number_however_they_are_listed(
 def test_the_output_is_a_source(kind, folder):
     with_versions(kind, folder, 2)
     source = files(folder)
-    rows = [source.read(part, 0, 10).batch.to_pylist() for part in source.parts()]
+    read = (source.read(part, 0, 10) for part in source.parts())
+    rows = [chunk.batch.to_pylist() for chunk in read if chunk is not None]
     assert rows == [[{"x": 0, "word": "w0"}], [{"x": 1, "word": "w1"}]]
 
 

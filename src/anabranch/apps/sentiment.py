@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 from anabranch.apps.parts.arguments import a_count, a_duration, a_number, a_share, a_text, require
 from anabranch.apps.parts.columns import LINES
-from anabranch.apps.parts.inputs import FAR, Input, paths_of
+from anabranch.apps.parts.inputs import FAR, Input, paths_of, text_files
 from anabranch.apps.parts.tweets import (
     LANGUAGES,
     STOP_WORDS,
@@ -44,7 +44,7 @@ from anabranch.apps.parts.tweets import (
 )
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
-from anabranch.io import collect, files, generate, parquet
+from anabranch.io import collect, generate, parquet
 from anabranch.operators.aggregates import count, mean
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.parse import parse_json
@@ -132,7 +132,7 @@ def build(
         tweets = flow.source("tweets", generated)
     else:
         paths = paths_of(input, "tweets", ["tweets"])
-        tweets = flow.source("tweets", files(paths, format="text"))
+        tweets = flow.source("tweets", text_files(paths))
     tweets.sink("stored", parquet(store) if store else collect())
     parsed = tweets.apply("parse", parse_json("line", TWEET, on_error="side"))
     parsed.errors.sink("tweets.bad", collect())

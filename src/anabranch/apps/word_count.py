@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from anabranch.apps.parts.arguments import a_count, a_text, require, unless
 from anabranch.apps.parts.columns import LINES
 from anabranch.apps.parts.draws import zipf
-from anabranch.apps.parts.inputs import Input, paths_of
+from anabranch.apps.parts.inputs import Input, paths_of, text_files
 from anabranch.flow import Flow, Stream
-from anabranch.io import collect, files, generate, memory
+from anabranch.io import collect, generate, memory
 from anabranch.io.source import Source
 from anabranch.operators.aggregates import count
 from anabranch.operators.shapes import expand
@@ -71,7 +71,7 @@ def lines_of(text: str | None, input: Input | None, make: Any, **generated: Any)
     if text is not None:
         return memory([{"line": line} for line in text.splitlines()], LINES)
     if input is not None:
-        return files(paths_of(input, "lines", ["lines"]), format="text")
+        return text_files(paths_of(input, "lines", ["lines"]))
     return generate(make, LINES, **generated)
 
 

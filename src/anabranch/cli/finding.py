@@ -21,6 +21,7 @@ from anabranch.apps import APPS, app
 from anabranch.cli.own_flows import built, is_file, own_flow
 from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow
+from anabranch.io.local_paths import local_path
 from anabranch.plan.plan import Plan
 from anabranch.plan.profile import Profile
 from anabranch.plan.profile_file import read_profile
@@ -203,8 +204,9 @@ def read_plan(file: Path) -> Plan:
 
 def read_text(file: Path, what: str, command: str) -> str:
     """The text of a file, or an error that says how such a file is made."""
+    place = Path(local_path(file, "read"))
     try:
-        return file.read_text(encoding="utf-8")
+        return place.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UnknownNameError(
             str(file), f"a readable file with {what}", str(error), f"write one with `{command}`"

@@ -15,6 +15,7 @@ from anabranch.engines.measuring.calibration import REPEATS, Calibrated, this_ma
 from anabranch.engines.measuring.calibration_spark import fit, overheads
 from anabranch.engines.measuring.profiling import ROWS, Measured, measure_flow
 from anabranch.errors import UnknownNameError
+from anabranch.io.local_paths import local_option
 from anabranch.plan.machine import Machine
 from anabranch.plan.machine_file import machine_text, read_machine
 from anabranch.plan.models.spark import SparkCosts
@@ -31,7 +32,10 @@ CALLS = 12
 """Jumbo tuples to profile with at least: a median needs some, behind those that warm up."""
 
 Engine = Annotated[str, typer.Option(help="Whose habits to measure by: local or spark.")]
-Out = Annotated[Path | None, typer.Option(help="A file to write; on screen only when left out.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="A file to write; on screen only when left out.", callback=local_option),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="The text of the file, nothing else.")]
 BatchRows = Annotated[
     int | None, typer.Option(min=1, help="Rows of a jumbo tuple; the engine's when left out.")

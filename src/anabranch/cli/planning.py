@@ -28,6 +28,7 @@ from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.registry import require_results
 from anabranch.errors import AnabranchError, PlanError, UnknownNameError
 from anabranch.flow import Flow
+from anabranch.io.local_paths import local_option
 from anabranch.plan.answer import Answer
 from anabranch.plan.for_flow import as_plan, problem_for
 from anabranch.plan.machine import Machine, with_overheads
@@ -91,10 +92,14 @@ def show_plan(
         Path | None, typer.Option("--plan", help="For APP: a plan to check against it.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="For APP: a file for the plan, to run it with.")
+        Path | None,
+        typer.Option(help="For APP: a file for the plan, to run it with.", callback=local_option),
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option("--svg", help="For APP: a file for a picture of the plan.")
+        Path | None,
+        typer.Option(
+            "--svg", help="For APP: a file for a picture of the plan.", callback=local_option
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -11,6 +11,7 @@ import typer
 
 from anabranch.errors import UnknownNameError
 from anabranch.events import Observation
+from anabranch.io.local_paths import local_option
 from anabranch.pictures import plots
 from anabranch.pictures.boxes import shortened
 from anabranch.plan.answer import Answer
@@ -22,7 +23,11 @@ RATE = "thousand tuples/s"
 
 Plot = Annotated[
     Path | None,
-    typer.Option("--plot", help="A file for a picture of it, as SVG; takes anabranch[plots]."),
+    typer.Option(
+        "--plot",
+        help="A file for a picture of it, as SVG; takes anabranch[plots].",
+        callback=local_option,
+    ),
 ]
 
 

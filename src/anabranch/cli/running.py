@@ -15,10 +15,11 @@ import typer
 from rich.console import Console
 
 from anabranch.adapt.registry import POLICIES
+from anabranch.apps import APPS
 from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow, read_plan
 from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.cli.planning import find_machine
-from anabranch.cli.results import found, places
+from anabranch.cli.results import found, places, unread
 from anabranch.cli.stopping import STOPS, again, code_of
 from anabranch.cli.telling import tell
 from anabranch.cli.watching import (
@@ -32,11 +33,13 @@ from anabranch.cli.watching import (
     Wanted,
     watching,
 )
-from anabranch.engines.handle import Run
-from anabranch.errors import AnabranchError, UnknownNameError
+from anabranch.engines.handle import Result, Run
+from anabranch.errors import AnabranchError, SourceError, UnknownNameError
 from anabranch.io import parquet
+from anabranch.io.local_paths import local_option
 from anabranch.run import rollback, start
-from anabranch.view.outcome import as_object, in_words
+from anabranch.view.answers import counted
+from anabranch.view.outcome import as_object, in_words, place_of
 from anabranch.view.progress import Progress
 
 
@@ -80,7 +83,11 @@ def run_app(
     settings: Settings = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="A folder for the results, as Parquet; one in it for each of several."),
+        typer.Option(
+            help="A folder for the results, as Parquet; one in it for each of several, and one for "
+            "rows that are set aside.",
+            callback=local_option,
+        ),
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="For --out: replace what an earlier run wrote.")
@@ -124,9 +131,9 @@ def run_app(
     endless = rows is not None or seconds is not None
     flow = find_flow(name, input, settings, endless)
     plan = read_plan(plan_file) if plan_file is not None else None
-    if out is not None:
-        sinks = {sink: parquet(place, overwrite) for sink, place in places(flow, out).items()}
-        flow = flow.writing(sinks)
+    folders = None if out is None else places(flow, out, resumes=checkpoint is not None)
+    if folders is not None:
+        flow = flow.writing({sink: parquet(to, overwrite) for sink, to in folders.items()})
     progress = Progress(name)
     begin = partial(
         start,
@@ -146,8 +153,9 @@ def run_app(
             handle = begin(listener=watchers.listeners)
             watchers.control(handle)
             stopped = wait_for(handle, seconds)
-        said = {"found": found(name, flow, engine, out)}
-        typer.echo(json.dumps(as_object(name, handle.result(), flow) | said))
+        result = handle.result()
+        said = {"found": found(name, flow, engine, folders), "unread": list(unread(flow, result))}
+        typer.echo(json.dumps(as_object(name, result, flow) | said))
     else:
         with (
             watching(wanted, progress.hear) as watchers,
@@ -156,7 +164,7 @@ def run_app(
             handle = begin(listener=watchers.listeners)
             watchers.control(handle)
             stopped = wait_for(handle, seconds)
-        if lines := found(name, flow, engine, out):
+        if lines := found(name, flow, engine, folders):
             typer.echo("\n".join(lines) + "\n")
         typer.echo(in_words(handle.result(), flow))
     if stopped:
@@ -164,6 +172,23 @@ def run_app(
         how = f"go on with: {command}" if checkpoint else "with --checkpoint DIR it could go on"
         typer.echo(f"interrupted; {how}", err=True)
         raise typer.Exit(stopped)
+    if lost := unread(flow, handle.result()):
+        for source, step in lost.items():
+            tell(nothing_read(name, source, step, handle.result()))
+        raise typer.Exit(WRONG_RESULT)
+
+
+def nothing_read(app: str, source: str, step: str, result: Result) -> SourceError:
+    """The error for a source of which every row was set aside."""
+    first = result.first_skipped[step]
+    rows = f"{counted(result.skipped[step], 'row')}, all of which were set aside at {step!r}"
+    columns = f"`anabranch apps {app}` lists the columns" if app in APPS else "compare the columns"
+    return SourceError(
+        source,
+        "rows that can be read",
+        f"{rows}; the first is {place_of(first)}{first.why}",
+        f"{columns} and types that it reads",
+    )
 
 
 def spark_settings(engine: str, given: Sequence[str]) -> dict[str, str]:

@@ -28,6 +28,7 @@ from anabranch.errors import AnabranchError, UnknownNameError
 from anabranch.events import Event
 from anabranch.flow import Flow
 from anabranch.graph import Role
+from anabranch.io.local_paths import local_option
 from anabranch.io.redis_stream import RedisStreamSource, redis_stream
 from anabranch.plan.plan import Plan
 from anabranch.run import start
@@ -82,9 +83,12 @@ def tune_app(
     master: Annotated[
         str | None, typer.Option(help="For spark: its master URL; embedded Spark when left out.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="A file for the plan.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A file for the plan.", callback=local_option)
+    ] = None,
     report_file: Annotated[
-        Path | None, typer.Option("--report", help="A file for the report, as Markdown.")
+        Path | None,
+        typer.Option("--report", help="A file for the report, as Markdown.", callback=local_option),
     ] = None,
     plot: Plot = None,
     as_json: AsJson = False,

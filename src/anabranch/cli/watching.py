@@ -14,6 +14,7 @@ import typer
 from anabranch.engines.handle import Run
 from anabranch.engines.listeners import Listener
 from anabranch.errors import UnknownNameError
+from anabranch.io.local_paths import local_option
 from anabranch.view.journal import JournalFile
 from anabranch.view.web import DEFAULT_PORT, Dashboard, serve
 
@@ -59,7 +60,10 @@ PageControls = Annotated[
     ),
 ]
 JournalPath = Annotated[
-    Path | None, typer.Option("--journal", help="A file for all events, for `anabranch view`.")
+    Path | None,
+    typer.Option(
+        "--journal", help="A file for all events, for `anabranch view`.", callback=local_option
+    ),
 ]
 
 

@@ -10,6 +10,7 @@ import typer
 from anabranch.cli.finding import AppName, Settings, find_flow
 from anabranch.errors import UnknownNameError
 from anabranch.graph import Role
+from anabranch.io.local_paths import local_option
 from anabranch.io.saving import WRITERS, save
 
 
@@ -21,7 +22,10 @@ def register(cli: typer.Typer) -> None:
 def write_data(
     name: AppName,
     out: Annotated[
-        Path, typer.Option(help=f"A file; its ending says the format: {', '.join(WRITERS)}.")
+        Path,
+        typer.Option(
+            help=f"A file; its ending says the format: {', '.join(WRITERS)}.", callback=local_option
+        ),
     ],
     rows: Annotated[int, typer.Option(min=0, help="How many rows of the source.")] = 100_000,
     source: Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Self
@@ -18,6 +18,7 @@ from anabranch.events import (
     Observed,
     Reconfiguration,
     RunEnded,
+    SkippedRow,
     StepMetrics,
 )
 from anabranch.plan.plan import Plan
@@ -46,6 +47,8 @@ class Result:
         skipped: By step, rows that were malformed or on which its code raised; none where zero.
         late: By step, rows that a clock set aside; none where zero.
         error: What the run failed with, as `await_termination` raises it; None if it did not.
+        first_skipped: By step, the first of its skipped rows in this run, and why it was skipped.
+        rows_by_step: By step, tuples that came in during this run.
         starting_s: From asking for the run to its first batch, which `seconds` leaves out: on
             Spark the start of a session, for one.
         behind: By step, those of the late rows that were further behind than `lateness`; the time
@@ -71,6 +74,8 @@ class Result:
     starting_s: float = 0.0
     behind: Mapping[str, int] = field(default_factory=dict)
     most_behind: Mapping[str, int] = field(default_factory=dict)
+    first_skipped: Mapping[str, SkippedRow] = field(default_factory=dict)
+    rows_by_step: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rate_per_s(self) -> float:
@@ -111,6 +116,8 @@ class Run:
         self._journal: deque[Decision] = deque(maxlen=JOURNAL)
         self._end: RunEnded | None = None
         self._steps: dict[str, StepMetrics] = {}
+        self._first_skipped: dict[str, SkippedRow] = {}
+        self._rows_by_step: Counter[str] = Counter()
         self.tuner: Tunes | None = None
         self._paused = False
         self._asked_s = time.monotonic()
@@ -123,7 +130,7 @@ class Run:
             self._starting_s = max(0.0, since_s - self.engine.seconds)
         if isinstance(event, Observed):
             self._recent.append(event.observation)
-            self._steps |= {step.step: step for step in event.observation.steps}
+            self._count(event.observation.steps)
         elif isinstance(event, RunEnded):
             self._end = event
         elif isinstance(event, Decision):
@@ -133,6 +140,13 @@ class Run:
             self.tuner.hear(event)  # paused, it sees nothing: what does not see cannot decide
         for why in complaints:
             self.hear(Decision(self.engine.seconds, LISTENING, Kind.NOTED, why))
+
+    def _count(self, steps: Sequence[StepMetrics]) -> None:
+        for step in steps:
+            self._steps[step.step] = step
+            self._rows_by_step[step.step] += step.rows_in
+            if step.first_skipped is not None:
+                self._first_skipped[step.step] = step.first_skipped
 
     @property
     def adapting(self) -> bool | None:
@@ -269,6 +283,8 @@ class Run:
             self._starting_s or 0.0,
             self._counted("behind"),
             self._counted("most_behind"),
+            dict(self._first_skipped),
+            dict(self._rows_by_step),
         )
 
     def _counted(self, what: str) -> dict[str, int]:

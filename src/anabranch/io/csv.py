@@ -16,7 +16,8 @@ def csv(directory: str | os.PathLike[str], overwrite: bool = False) -> Directory
     Text is quoted, so that null (nothing) and the empty string ("") stay apart.
 
     Args:
-        directory: Where to; made if it does not exist, refused if a fresh start finds files in it.
+        directory: A local path; made if it does not exist, refused if a fresh start finds files
+            in it.
         overwrite: Whether a fresh start replaces earlier output. Only files that a sink wrote are
             ever removed.
 
@@ -39,6 +40,7 @@ class CsvEncoding:
     """CSV holds flat values that read back from their text."""
 
     name = "csv"
+    keeps_columns = False
 
     def unfit(self, schema: pa.Schema) -> pa.Field | None:
         """Nested types, half floats, durations and dictionaries are left to Parquet."""

@@ -1,4 +1,9 @@
-"""A directory as a sink: one file per committed version, made visible by a rename."""
+"""A directory as a sink: one file per committed version, made visible by a rename.
+
+The directory is the table: pandas, Arrow and Spark read all files in it and below it, but those in
+folders and files whose names begin with `_` or `.`. So no other output may lie below it under any
+other name, and where files keep their columns a file without rows stands for an empty result.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +17,15 @@ from uuid import uuid4
 import pyarrow as pa
 
 from anabranch.errors import SinkError
+from anabranch.io.local_paths import local_path
 from anabranch.io.sink import Sink
 from anabranch.io.transaction import require_fit
 
 SCHEMA_FILE = ".schema.arrow"
 PENDING = ".pending-"
+NO_ROWS = "part-schema"
+NOT_READ = (".", "_")
+"""How the names begin of what readers of a directory pass over."""
 OF_TASK = re.compile(r"\.pending-(\d{12,})-.*")
 COMMITTED = re.compile(r"part-(\d{8,})(?:-(\d{3,}))?\.(parquet|csv|jsonl)")
 
@@ -37,6 +46,10 @@ class Encoding(Protocol):
     @property
     def name(self) -> str:
         """What the format is called, and how its files end."""
+
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether a file without rows says which columns there are, and of which types."""
 
     def unfit(self, schema: pa.Schema) -> pa.Field | None:
         """The first column that this format cannot hold so that it reads back the same."""
@@ -69,14 +82,15 @@ class DirectorySink(Sink):
 
     Rows go to a hidden file with a name of its own (a process that was given up but still runs
     cannot touch it); a commit renames it to `part-<version>.<format>`. The hidden `.schema.arrow`
-    keeps the exact types, so that `read_back` finds them whatever the format lost.
+    keeps the exact types, so that `read_back` finds them whatever the format lost. `part-schema` is
+    a file without rows, from the first moment on, so that others find the columns of no result.
     """
 
     def __init__(
         self, directory: str | os.PathLike[str], encoding: Encoding, overwrite: bool
     ) -> None:
         """Remember where to write; nothing is touched before `open`."""
-        self._directory = os.path.abspath(os.fspath(directory))
+        self._directory = local_path(directory, encoding.name, SinkError)
         self._description = f"{encoding.name} {os.fspath(directory)!r}"
         self._encoding = encoding
         self._overwrite = overwrite
@@ -110,6 +124,8 @@ class DirectorySink(Sink):
             self._remove_after(version)
             if version < 0:
                 self._keep_schema(schema)
+            if self._encoding.keeps_columns:
+                self._show_columns(schema)
         self._schema = schema
         self._committed = version
 
@@ -212,13 +228,22 @@ class DirectorySink(Sink):
 
     def _require_free(self) -> None:
         os.makedirs(self._directory, exist_ok=True)
-        visible = sorted(n for n in os.listdir(self._directory) if not n.startswith("."))
+        names = os.listdir(self._directory)
+        visible = sorted(n for n in names if not n.startswith((*NOT_READ, f"{NO_ROWS}.")))
         if visible and not self._overwrite:
             raise self._error(
                 f"an empty directory {self._directory} for a fresh start",
                 f"{len(visible)} files such as {visible[0]!r}",
                 "choose another directory, or pass overwrite=True to replace earlier output "
                 "(files that are not earlier output stay)",
+            )
+        within = [n for n in visible if kept_schema(os.path.join(self._directory, n)) is not None]
+        if within:
+            raise self._error(
+                f"no output of another sink below {self._directory}, where it would be read with "
+                "the rows of this one",
+                f"{within[0]!r}",
+                "remove or move that folder, or choose another directory",
             )
 
     def _require_kept(self, schema: pa.Schema, version: int) -> None:
@@ -240,6 +265,8 @@ class DirectorySink(Sink):
         self.sweep(version)
         hidden = [name for name in os.listdir(self._directory) if name.startswith(PENDING)]
         gone = [name for name in hidden if not OF_TASK.fullmatch(name)]
+        if version < 0:
+            gone += [n for n in os.listdir(self._directory) if n.startswith(f"{NO_ROWS}.")]
         later = committed_files(self._directory)
         # The newest first: a kill in between must leave no hole.
         gone += [name for name in reversed(later) if later[name] > version]
@@ -252,6 +279,14 @@ class DirectorySink(Sink):
             file.write(schema.serialize())
         _to_disk(hidden)
         os.replace(hidden, os.path.join(self._directory, SCHEMA_FILE))
+        _to_disk(self._directory)
+
+    def _show_columns(self, schema: pa.Schema) -> None:
+        hidden = os.path.join(self._directory, f"{PENDING}{uuid4().hex}.{self._encoding.name}")
+        self._encoding.writer(hidden, schema).close()
+        _to_disk(hidden)
+        name = f"{NO_ROWS}.{self._encoding.name}"
+        os.replace(hidden, os.path.join(self._directory, name))
         _to_disk(self._directory)
 
     @contextmanager

@@ -13,6 +13,7 @@ from anabranch.errors import SourceError
 from anabranch.io.blocks import BlockReader
 from anabranch.io.formats import COMPRESSED, FORMATS, BadFile, Format, Wanted
 from anabranch.io.formats.text import first_lines
+from anabranch.io.local_paths import local_path
 from anabranch.io.source import Chunk, Extent, Source
 from anabranch.operators.schemas import SchemaLike
 from anabranch.operators.schemas import schema as as_schema
@@ -30,9 +31,9 @@ def files(
     r"""Read Parquet, CSV, JSON lines or text files, none of which may change while they are read.
 
     Args:
-        paths: A path, a directory, a pattern (`**` crosses directories), or several of those, which
-            are read in the order given. The files of a directory or pattern are read in the order
-            of their paths.
+        paths: A local path, a directory, a pattern (`**` crosses directories), or several of those,
+            which are read in the order given. The files of a directory or pattern are read in the
+            order of their paths.
         format: "parquet", "csv", "jsonl" or "text"; by default what the suffix says. Text and
             CSV and JSON may be compressed (.gz, .bz2, .zst, .lz4).
             Blank lines in CSV and JSON are passed over. A quoted CSV field may go on in the next
@@ -69,7 +70,7 @@ class FilesSource(Source):
         """Remember what to read; nothing is looked up before it is needed."""
         several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         # Workers may have another working directory.
-        self._paths = [os.path.abspath(os.fspath(path)) for path in several]
+        self._paths = [local_path(path, "files", SourceError) for path in several]
         self._description = "files " + ", ".join(repr(os.fspath(path)) for path in several)
         if isinstance(format, str) and format not in FORMATS:
             raise self._error(

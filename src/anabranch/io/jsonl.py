@@ -17,7 +17,8 @@ def jsonl(directory: str | os.PathLike[str], overwrite: bool = False) -> Directo
     which most readers of JSON take, though the standard has no such values.
 
     Args:
-        directory: Where to; made if it does not exist, refused if a fresh start finds files in it.
+        directory: A local path; made if it does not exist, refused if a fresh start finds files
+            in it.
         overwrite: Whether a fresh start replaces earlier output. Only files that a sink wrote are
             ever removed.
 
@@ -40,6 +41,7 @@ class JsonlEncoding:
     """JSON holds numbers, text, lists and objects; times and decimals at the top level only."""
 
     name = "jsonl"
+    keeps_columns = False
 
     def unfit(self, schema: pa.Schema) -> pa.Field | None:
         """What has no JSON form that reads back is left to Parquet."""

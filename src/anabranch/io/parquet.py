@@ -14,10 +14,13 @@ ROW_GROUP_BYTES = 1 << 27
 
 
 def parquet(directory: str | os.PathLike[str], overwrite: bool = False) -> DirectorySink:
-    """Write one Parquet file per committed version, exactly once.
+    """Write one Parquet file per committed version, exactly once, and one without rows.
+
+    The folder is one table for pandas, Arrow and Spark, which has its columns even without rows.
 
     Args:
-        directory: Where to; made if it does not exist, refused if a fresh start finds files in it.
+        directory: A local path; made if it does not exist, refused if a fresh start finds files
+            in it.
         overwrite: Whether a fresh start replaces earlier output. Only files that a sink wrote are
             ever removed.
 
@@ -43,6 +46,7 @@ class ParquetEncoding:
     """Parquet holds every type of Arrow's that streams carry."""
 
     name = "parquet"
+    keeps_columns = True
 
     def unfit(self, schema: pa.Schema) -> pa.Field | None:
         """Unions are what Parquet lacks."""

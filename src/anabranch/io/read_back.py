@@ -10,6 +10,7 @@ from anabranch.errors import SinkError
 from anabranch.io.directory import SCHEMA_FILE, committed_files, kept_schema
 from anabranch.io.formats import FORMATS, Format, Wanted
 from anabranch.io.formats.csv import CsvFormat
+from anabranch.io.local_paths import local_path
 
 OWN_FORMATS: dict[str, Format] = {**FORMATS, "csv": CsvFormat(unquoted_nulls=True)}
 
@@ -32,7 +33,7 @@ def read_back(directory: str | os.PathLike[str]) -> pa.Table:
         >>> read_back(folder)["n"].to_pylist(), str(read_back(folder).schema.field("n").type)
         ([1, None, 1, None], 'int8')
     """
-    path = os.path.abspath(os.fspath(directory))
+    path = local_path(directory, "read_back", SinkError)
     schema = kept_schema(path)
     if schema is None:
         raise SinkError(

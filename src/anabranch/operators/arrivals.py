@@ -87,7 +87,7 @@ class Arrivals:
             if self._policy is OnError.FAIL:
                 refuse_unreadable(self._context.step, jumbo.batch)
             bad = unreadable_rows(jumbo.batch)
-            self._context.counters.skipped += len(bad)
+            self._context.counters.skip(jumbo, list(bad.items()))
             if self._policy is OnError.SIDE:
                 out[-1].extend(_errors(port, jumbo, bad))
             good = np.ones(len(jumbo), np.bool_)

@@ -7,12 +7,13 @@ only through `step`; they never look inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import BuildError, OperatorError, SchemaError
@@ -43,6 +44,25 @@ def on_error_of(step: str, value: OnError | str) -> OnError:
         ) from None
 
 
+class SkippedAt(NamedTuple):
+    """A row that a kernel set aside; the least one is the first in sequential order.
+
+    Attributes:
+        rank: Number of the source that it stems from.
+        seq: Its sequence number within the source.
+        why: What is wrong with it.
+        text: What it holds, shortened.
+    """
+
+    rank: int
+    seq: int
+    why: str
+    text: str
+
+
+_COUNTS = ("skipped", "late", "behind", "most_behind")
+
+
 @dataclass
 class Counters:
     """What a kernel lost on purpose, by name of the reason; never silently.
@@ -59,6 +79,25 @@ class Counters:
     late: int = 0
     behind: int = 0
     most_behind: int = 0
+    first: SkippedAt | None = field(default=None, compare=False)
+
+    def skip(self, jumbo: Jumbo, bad: Sequence[tuple[int, str]]) -> None:
+        """Count rows that are set aside, each given by its index and what is wrong with it."""
+        if not bad:
+            return
+        self.skipped += len(bad)
+        _, ranks, seqs, *_ = jumbo.positions.columns
+        rows = np.array([row for row, _ in bad])
+        first = np.lexsort((seqs[rows], ranks[rows]))[0]
+        row, why = bad[first]
+        rank, seq = int(ranks[row]), int(seqs[row])
+        if self.first is None or (rank, seq) < self.first[:2]:
+            self.note(SkippedAt(rank, seq, why, _shown(jumbo.batch, row)))
+
+    def note(self, row: SkippedAt | None) -> None:
+        """Remember a row, if it comes before the one that is known."""
+        if row is not None and (self.first is None or row < self.first):
+            self.first = row
 
     def add(self, other: Counters) -> None:
         """Count in what another kernel of the same step lost."""
@@ -66,6 +105,17 @@ class Counters:
         self.late += other.late
         self.behind += other.behind
         self.most_behind = max(self.most_behind, other.most_behind)
+        self.note(other.first)
+
+    def counts(self) -> dict[str, int]:
+        """Return the numbers alone, as checkpoints keep them."""
+        return {name: getattr(self, name) for name in _COUNTS}
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int]) -> Counters:
+        """Return counters with the numbers of `counts`; those that are missing are 0."""
+        skipped, late, behind, most_behind = (counts.get(name, 0) for name in _COUNTS)
+        return cls(skipped, late, behind, most_behind)
 
 
 class Shared:
@@ -247,7 +297,17 @@ def key_columns(key: str | Sequence[str] | None, step: str = "key") -> tuple[str
 
 def describe_row(batch: pa.RecordBatch, row: int) -> str:
     """One row as text, short enough for an error message."""
-    text = str(python_rows(batch.slice(row, 1))[0])
+    return _cut(str(python_rows(batch.slice(row, 1))[0]))
+
+
+def _shown(batch: pa.RecordBatch, row: int) -> str:
+    """One row as text; a line of a file as it is."""
+    if batch.num_columns == 1 and pa.types.is_string(batch.schema.field(0).type):
+        return _cut(str(batch.column(0)[row]))
+    return describe_row(batch, row)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= 300 else text[:297] + "..."
 
 

@@ -75,7 +75,10 @@ class Json(ReadTogether):
 
     def complaint(self, text: str) -> str:
         """Whether there is anything at all."""
-        return NO_OBJECT if text.strip() else BLANK
+        begin = text.strip()[:1]
+        if begin == "[":
+            return f"{NO_OBJECT}, but an array or a part of one: write one object a line"
+        return NO_OBJECT if begin else BLANK
 
     def explain(self, text: pa.Array, error: pa.ArrowInvalid) -> str:
         """Name the first field that cannot be read by itself."""

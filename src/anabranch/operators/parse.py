@@ -96,7 +96,7 @@ class ParseKernel(BatchKernel):
                 f"{message} on {describe_row(jumbo.batch, row)}",
                 "mend the data, or declare on_error='skip' or 'side'",
             )
-        context.counters.skipped += len(bad)
+        context.counters.skip(jumbo, bad)
         if parts:
             columns = pa.concat_tables(parts).combine_chunks().to_batches()[0]
             source = jumbo if len(good) == len(jumbo) else jumbo.take(good)

@@ -69,10 +69,10 @@ class _ScreenKernel(BatchKernel):
             return [jumbo, None]
         good = why.is_null().to_numpy(zero_copy_only=False)
         bad = np.flatnonzero(~good)
-        self.context.counters.skipped += len(bad)
-        reasons = zip(bad.tolist(), why.drop_null().to_pylist(), strict=True)
+        reasons = list(zip(bad.tolist(), why.drop_null().to_pylist(), strict=True))
+        self.context.counters.skip(jumbo, reasons)
         passed = jumbo.take(np.flatnonzero(good)) if len(bad) < len(good) else None
-        return [passed, rejected(self._screen, self.context, jumbo, list(reasons))]
+        return [passed, rejected(self._screen, self.context, jumbo, reasons)]
 
     def _reasons(self, batch: pa.RecordBatch) -> pa.Array:
         """What the author's function says; when it raises, it is at fault and no row is."""

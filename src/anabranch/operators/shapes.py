@@ -184,10 +184,10 @@ def guarded(
             elif operator.on_error is OnError.FAIL:
                 raise failure(context.step, error, describe_row(jumbo.batch, start)) from error
             else:
-                context.counters.skipped += 1
                 bad.append((start, f"{type(error).__name__}: {error}"))
 
     attempt(0, len(jumbo))
+    context.counters.skip(jumbo, bad)
     outputs: Outputs = [Jumbo.concat(good) if good else None]
     if operator.on_error is OnError.SIDE:
         outputs.append(rejected(operator, context, jumbo, bad))

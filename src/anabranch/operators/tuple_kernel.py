@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 from anabranch.errors import BufferLimitError, OperatorError
 from anabranch.graph import StateKind
 from anabranch.operators.arrivals import Arrival, Arrivals
-from anabranch.operators.base import Kernel, KernelContext, OnError, Outputs, failure
+from anabranch.operators.base import (
+    Kernel,
+    KernelContext,
+    OnError,
+    Outputs,
+    SkippedAt,
+    failure,
+)
 from anabranch.operators.emissions import jumbo_of, merged
 from anabranch.operators.invocation import (
     Emission,
@@ -366,6 +373,8 @@ class TupleKernel(Kernel):
         ]
         rows = rows or [(None, f"{reason.value} of key {key!r}")]
         self.context.counters.skipped += len(rows)
+        position = next((w.position for waiting in taken for w in waiting), base)
+        self.context.counters.note(SkippedAt(position[1], position[2], message, rows[0][1][:300]))
         if self._operator.policy is OnError.SIDE:
             for port, row in rows:
                 number = numbering.get(base, 0)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from anabranch.errors import UnknownNameError
+from anabranch.io.local_paths import local_option
 from anabranch.pictures import plots
 
 
@@ -95,7 +96,10 @@ def reproduce_paper(
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="A folder for the numbers as JSON, a page to read and its pictures."),
+        typer.Option(
+            help="A folder for the numbers as JSON, a page to read and its pictures.",
+            callback=local_option,
+        ),
     ] = None,
 ) -> None:
     """Show a paper's claims beside what this machine does."""

@@ -7,11 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from anabranch.engines.handle import Result
+from anabranch.events import SkippedRow
 from anabranch.flow import Flow
 from anabranch.view.late import set_aside
 from anabranch.view.words import change_line, latency_line
 
 NOTICED_S = 1.0
+LONGEST_ROW = 120
 
 
 def in_words(result: Result, flow: Flow) -> str:
@@ -26,6 +28,7 @@ def in_words(result: Result, flow: Flow) -> str:
             f"  {read}; {end}",
             f"  latency {latency_line(result.latency_p50_ms, result.latency_p99_ms)}",
             *(f"  {line}" for line in left_out(result, flow)),
+            *(f"  {first_line(step, row)}" for step, row in result.first_skipped.items()),
             repr(result.plan),
             *([f"plan changes: {len(changes)}", *changes] if changes else ["no plan changes"]),
             *(["journal:", *(f"  {each}" for each in journal)] if journal else []),
@@ -48,6 +51,26 @@ def left_out(result: Result, flow: Flow) -> list[str]:
     return [*skipped, *map(str, set_aside(flow, result))]
 
 
+def first_line(step: str, row: SkippedRow) -> str:
+    """The first row that a step set aside, where it stands and what is wrong with it.
+
+    Example:
+        >>> first_line("parse", SkippedRow("lines", "bids.jsonl", 3, "no value for 'n'", "{}"))
+        "the first at 'parse' is bids.jsonl:3, no value for 'n': {}"
+    """
+    return f"the first at {step!r} is {place_of(row)}{row.why}: {_shortened(row.text)}"
+
+
+def place_of(row: SkippedRow) -> str:
+    """Where a row stands, before what is said of it; nothing where that is not known."""
+    return f"{row.part}:{row.row}, " if row.part else ""
+
+
+def _shortened(text: str) -> str:
+    one_line = " ".join(text.split())
+    return one_line if len(one_line) <= LONGEST_ROW else f"{one_line[: LONGEST_ROW - 1]}…"
+
+
 def as_object(app: str, result: Result, flow: Flow) -> dict[str, Any]:
     """What `run --json` prints; plans are objects as `plan --json` writes them."""
     return {
@@ -64,6 +87,7 @@ def as_object(app: str, result: Result, flow: Flow) -> dict[str, Any]:
         },
         "ended": result.ended,
         "skipped": dict(result.skipped),
+        "first_skipped": {step: asdict(row) for step, row in result.first_skipped.items()},
         "late": dict(result.late),
         "set_aside": [each.as_object() for each in set_aside(flow, result)],
         "reconfigurations": [

@@ -123,6 +123,15 @@ def test_steps_tell_rows_in_and_out_and_how_selective_they_are(told: Told) -> No
     assert all(step.selectivity == pytest.approx(0.5, abs=0.02) for step in full)
 
 
+def test_the_first_row_that_a_step_skips_is_known_with_its_place(told: Told) -> None:
+    [part] = ab.memory(rows()).parts()
+    first = told.result.first_skipped["checked"]
+    assert (first.source, first.part, first.row) == ("s", part, 2001)
+    assert first.why == "ValueError: below zero"
+    assert "'v': -1" in first.text
+    assert told.result.rows_by_step["even"] == ROWS - LATE - BAD
+
+
 def test_steps_tell_how_long_they_worked(told: Told) -> None:
     for step in ("s.time", "checked", "even", "totals"):
         busy = [batch.step(step).busy_s for batch in told.batches if batch.step(step).rows_in]

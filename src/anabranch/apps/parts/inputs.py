@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 
 from anabranch.apps.parts.columns import beyond_calendar, trouble_with
 from anabranch.apps.parts.parquet_rows import parquet_rows
-from anabranch.errors import SchemaError, UnknownNameError
+from anabranch.errors import SchemaError, SourceError, UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files
-from anabranch.io.files import Paths
+from anabranch.io.files import FilesSource, Paths
 from anabranch.io.formats import COMPRESSED
 from anabranch.operators.grammars import Csv, Grammar, Json, Parsed, nullable
 from anabranch.operators.parse import Parse
@@ -40,7 +40,8 @@ gap in the data, so are the next ones, until the clock believes them (`operators
 
 LINE = "line"
 NO_CHARACTER = "\ufffd"
-JSON_SUFFIXES = (".jsonl", ".json", ".ndjson")
+KINDS = {".parquet": "Parquet", ".jsonl": "JSON", ".json": "JSON", ".ndjson": "JSON"}
+"""Formats by suffix; files with any other suffix are read as CSV."""
 
 
 def paths_of(input: Input, source: str, sources: Sequence[str]) -> Paths:
@@ -75,15 +76,15 @@ def read_rows(flow: Flow, name: str, paths: Paths, columns: pa.Schema) -> Stream
             nullable; in CSV an empty string is none. A file may lack those that are, and a Parquet
             file may have other types in which such values can be written.
     """
-    kind = suffix(files(paths, format="text").parts()[0])
-    if kind == ".parquet":
+    kind = _kind(name, files(paths, format="text").parts())
+    if kind == "Parquet":
         parsed = parquet_rows(flow, name, paths, columns)
+    elif kind == "JSON":
+        lines = flow.source(name, text_files(paths))
+        parsed = _parsed(lines, name, Json(nullable(columns)), columns)
     else:
         lines = flow.source(name, files(paths, format="text"))
-        if kind in JSON_SUFFIXES:
-            parsed = _parsed(lines, name, Json(nullable(columns)), columns)
-        else:
-            parsed = _csv(lines, name, paths, columns)
+        parsed = _csv(lines, name, paths, columns)
     parsed.errors.sink(f"{name}.bad", collect())
     if parsed.schema.names == columns.names:
         return parsed
@@ -98,6 +99,29 @@ def read_rows(flow: Flow, name: str, paths: Paths, columns: pa.Schema) -> Stream
         }
 
     return parsed.map(f"{name}.columns", chosen, out=nullable(columns))
+
+
+def text_files(paths: Paths) -> FilesSource:
+    """Lines of files; one that is no text is refused now, before any row is read."""
+    source = files(paths, format="text")
+    for part in source.parts():
+        source.first_lines(part)
+    return source
+
+
+def _kind(name: str, parts: Sequence[str]) -> str:
+    """Return the format that all files have, by their suffixes: Parquet, JSON, or else CSV."""
+    kinds: dict[str, str] = {}
+    for part in parts:
+        kinds.setdefault(KINDS.get(suffix(part), "CSV"), part)
+    if len(kinds) > 1:
+        raise SourceError(
+            name,
+            "files of one format",
+            " and ".join(f"{kind} in {part}" for kind, part in kinds.items()),
+            "name the files of one format, such as 'folder/*.csv', or convert the others",
+        )
+    return next(iter(kinds))
 
 
 def suffix(path: str) -> str:
@@ -194,7 +218,14 @@ def _headers(name: str, paths: Paths, columns: pa.Schema) -> dict[str, list[str]
         if not len(lines):
             continue
         line = str(lines[0])
-        names = next(csv.reader([line], skipinitialspace=True))
+        if "\r" in line:
+            raise _no_names(name, part, columns, "a carriage return within the first line")
+        try:
+            names = next(csv.reader([line], skipinitialspace=True))
+        except csv.Error as error:
+            if headers:  # rows, which another reader parses
+                continue
+            raise _no_names(name, part, columns, str(error)) from error
         first = next(iter(headers.values()), names)
         if headers and not set(names) & set(columns.names):
             continue
@@ -207,3 +238,12 @@ def _headers(name: str, paths: Paths, columns: pa.Schema) -> dict[str, list[str]
             )
         headers[line] = names
     return headers
+
+
+def _no_names(name: str, part: str, columns: pa.Schema, got: str) -> SchemaError:
+    return SchemaError(
+        name,
+        f"a first line with the columns {columns.names} in {part}, and line feeds between lines",
+        got,
+        "write the file as CSV of UTF-8 text whose lines end with \\n or \\r\\n",
+    )

@@ -11,8 +11,21 @@ from anabranch.engines.checkpoint.local_storage import LocalStorage
 from anabranch.engines.checkpoint.remote_storage import RemoteStorage
 from anabranch.engines.checkpoint.storage import Storage
 from anabranch.errors import StateError
+from anabranch.io.local_paths import local_path, remote_scheme
 
 SPARK_SPELLINGS = {"s3a": "s3", "s3n": "s3"}
+
+
+def absolute(location: str | os.PathLike[str]) -> str:
+    """Return an address as it is, and any other place as an absolute path.
+
+    Example:
+        >>> absolute("s3://bucket/checkpoint"), absolute("file:///tmp/checkpoint")
+        ('s3://bucket/checkpoint', '/tmp/checkpoint')
+    """
+    if remote_scheme(location) is not None:
+        return os.fspath(location)
+    return local_path(location, "checkpoint", StateError)
 
 
 def storage_at(location: str | os.PathLike[str]) -> Storage:
@@ -22,11 +35,12 @@ def storage_at(location: str | os.PathLike[str]) -> Storage:
         >>> storage_at("file:///tmp/somewhere").location
         '/tmp/somewhere'
     """
-    text = os.fspath(location)
-    if "://" not in text and not text.startswith("file:"):
-        return LocalStorage(os.path.abspath(text))
-    scheme, _, rest = text.partition(":")
+    text = absolute(location)
+    scheme = remote_scheme(text)
+    if scheme is None:
+        return LocalStorage(text)
     scheme = SPARK_SPELLINGS.get(scheme, scheme)
+    _, _, rest = text.partition(":")
     try:
         filesystem, path = fs.FileSystem.from_uri(f"{scheme}:{rest}")
     except (OSError, pa.ArrowException, ImportError) as error:
@@ -37,6 +51,4 @@ def storage_at(location: str | os.PathLike[str]) -> Storage:
             f"one of {scheme!r}: {(str(error).splitlines() or [type(error).__name__])[0]}",
             "check the address and what it needs (network, credentials, a Hadoop client)",
         ) from error
-    if isinstance(filesystem, fs.LocalFileSystem):
-        return LocalStorage(path)
     return RemoteStorage(f"{scheme}://{path}", filesystem, path)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from anabranch.engines.bucket_loads import Loads, hottest_key
 from anabranch.engines.local.latency import Latencies
@@ -28,6 +28,7 @@ from anabranch.events import (
     SourceMetrics,
     StepMetrics,
 )
+from anabranch.io.reader import skipped_row
 from anabranch.plan.plan import Plan
 from anabranch.plan.regions import RegionKind
 
@@ -199,7 +200,8 @@ class Profiler:
                         tally.busy_s,
                         keys.get(step),
                         waited_s=tally.waited_s,
-                        **asdict(lost),
+                        first_skipped=skipped_row(run.flow, lost.first),
+                        **lost.counts(),
                     )
                 )
         return tuple(found)

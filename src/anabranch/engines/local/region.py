@@ -88,7 +88,7 @@ class RegionRun:
         gate: ElasticGate,
         outlet: Outlet,
     ) -> None:
-        self._flow, self._contexts = flow, dict(contexts)
+        self.flow, self._contexts = flow, dict(contexts)
         self.region, self.plan, self.gate, self._outlet = region, plan, gate, outlet
         self._channels = [self._channel(plan, r) for r in range(plan.replicas)]
         self.replicas = [Replica(self, channel) for channel in self._channels]
@@ -198,7 +198,7 @@ class RegionRun:
     def recall(self, counters: Mapping[str, Mapping[str, int]]) -> None:
         """Go on counting where an earlier run stopped."""
         for step in self._gone:
-            self._gone[step] = Counters(**counters.get(step, {}))
+            self._gone[step] = Counters.of(counters.get(step, {}))
 
     # What others may see
 
@@ -227,7 +227,7 @@ class RegionRun:
             _add(self._gone, channel)
 
     def _channel(self, plan: RegionPlan, replica: int) -> Channel:
-        return Channel(self._flow, self._contexts, self.region, plan, replica)
+        return Channel(self.flow, self._contexts, self.region, plan, replica)
 
 
 def _add(total: dict[str, Counters], channel: Channel) -> None:

@@ -9,7 +9,6 @@ everybody goes on. After a kill at any instant the last manifest is where to go 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from anabranch.engines.channel import Channel
 from anabranch.engines.checkpoint.chain import StateFile, chain, needed, should_snapshot
@@ -85,7 +84,7 @@ class Saver:
             state=chain(before, files),
             sinks=self._sinks.named(version, self._write_sinks(version)),
             counters={
-                step: asdict(lost)
+                step: lost.counts()
                 for run in self._parts.regions
                 for step, lost in run.counters().items()
             },

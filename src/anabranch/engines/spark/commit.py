@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import asdict
 from typing import Any
 
 from anabranch.engines.checkpoint import bucket_ranges
@@ -70,11 +69,11 @@ def _latest(saved: list[dict[str, Any]]) -> dict[str, tuple[tuple[str, tuple[int
 def _counters(
     before: dict[str, dict[str, int]], reports: list[dict[str, Any]]
 ) -> dict[str, dict[str, int]]:
-    counted = {step: Counters(**numbers) for step, numbers in before.items()}
+    counted = {step: Counters.of(numbers) for step, numbers in before.items()}
     for report in reports:
         for step, numbers in report["counters"].items():
-            counted.setdefault(step, Counters()).add(Counters(**numbers))
-    return {step: asdict(total) for step, total in counted.items()}
+            counted.setdefault(step, Counters()).add(Counters.of(numbers))
+    return {step: total.counts() for step, total in counted.items()}
 
 
 def _timers(reports: list[dict[str, Any]]) -> dict[str, int | None]:

@@ -6,7 +6,6 @@ Spark keeps the number of the batch and the offsets of streaming DataFrames in i
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -21,6 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
+from anabranch.engines.checkpoint.locations import absolute
 from anabranch.engines.engine import Options
 from anabranch.engines.spark.batches import Batches, Done
 from anabranch.engines.spark.dataframes import dataframe_sources, require_one_order, stream
@@ -28,7 +28,7 @@ from anabranch.engines.spark.failures import first_line, of_java
 from anabranch.engines.spark.job import run_job
 from anabranch.engines.spark.keeper import remove_lot
 from anabranch.engines.spark.model import USUAL, SparkModel
-from anabranch.engines.spark.observe import observation_of, percentile, reconfiguration_of
+from anabranch.engines.spark.observe import Skipped, observation_of, percentile, reconfiguration_of
 from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, tune, use
 from anabranch.engines.spark.sinks import SparkSinks
@@ -54,6 +54,7 @@ class SparkEngine:
     def __init__(self, flow: Flow, plan: Plan | None, options: Options) -> None:
         """Remember what to run; `start` starts."""
         self._flow, self._options = flow, options
+        self._skipped = Skipped(flow)
         self._given = plan
         self._plan = self._wish = plan or Plan.sequential(flow)
         self._over = threading.Event()
@@ -131,7 +132,7 @@ class SparkEngine:
         else:
             self._spark = session(options.master, app=self._flow.name, conf=options.conf)
         self._temporary = mkdtemp(prefix="anabranch-") if options.checkpoint is None else None
-        location = _absolute(options.checkpoint or self._temporary or "")
+        location = absolute(options.checkpoint or self._temporary or "")
         self._program = Program(self._flow, location, location)
         packed = self._program.packed()
         self._pushed = bool(dataframe_sources(self._program))
@@ -317,6 +318,7 @@ class SparkEngine:
             at_s,
             version,
             done,
+            self._skipped.note(done.outcome.reports),
             self._program.layout(done.plan),
             {name: self._batches.intake.backlog(name, at_s) for name in done.read},
             (self._latency_ms, self._latency_ms),  # results of a batch are visible at once
@@ -363,8 +365,3 @@ def _told(query: StreamingQuery, version: int) -> bool:
     """Whether Spark is done with a batch."""
     progress = query.lastProgress
     return not query.isActive or (progress is not None and progress["batchId"] >= version)
-
-
-def _absolute(location: str | os.PathLike[str]) -> str:
-    text = os.fspath(location)
-    return text if "://" in text else os.path.abspath(text)

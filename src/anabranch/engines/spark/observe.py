@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from anabranch.engines.bucket_loads import Loads, bucket_rows, hottest_key
 from anabranch.engines.spark.batches import Done
@@ -20,9 +21,15 @@ from anabranch.events import (
     Observation,
     Reconfiguration,
     RegionMetrics,
+    SkippedRow,
     SourceMetrics,
     StepMetrics,
 )
+from anabranch.flow import Flow
+from anabranch.graph import Role
+from anabranch.io.reader import skipped_row
+from anabranch.io.spark.dataframe import DataFrameSource
+from anabranch.operators.base import Counters, SkippedAt
 from anabranch.plan.plan import Plan
 from anabranch.plan.regions import RegionKind
 
@@ -31,6 +38,7 @@ def observation_of(
     at_s: float,
     version: int,
     done: Done,
+    first_skipped: Mapping[str, SkippedRow],
     layout: Layout,
     backlog: dict[str, int | None],
     latency_ms: tuple[float, float],
@@ -38,7 +46,7 @@ def observation_of(
 ) -> Observation:
     """What was seen of one batch."""
     reports, plan, total_s = done.outcome.reports, done.plan, done.seconds
-    steps = step_metrics(reports, done.manifest.counters, layout)
+    steps = step_metrics(reports, done.manifest.counters, first_skipped, layout)
     return Observation(
         at_s,
         version,
@@ -68,8 +76,35 @@ def reconfiguration_of(at_s: float, version: int, done: Done) -> Reconfiguration
     )
 
 
+class Skipped:
+    """Remembers the first row that each step set aside in a run."""
+
+    def __init__(self, flow: Flow) -> None:
+        """Begin without any."""
+        self._flow = flow
+        sources = {name: flow.graph.steps[name].body.source for name in flow.names(Role.SOURCE)}
+        # Spark does not number the rows of its streams.
+        self._unnumbered = {n for n, s in sources.items() if isinstance(s, DataFrameSource)}
+        self._first: defaultdict[str, Counters] = defaultdict(Counters)
+
+    def note(self, reports: Sequence[Report]) -> dict[str, SkippedRow]:
+        """Take what the tasks of a batch report; return the first rows so far, by step."""
+        for report in reports:
+            for step, row in report["skipped"].items():
+                self._first[step].note(SkippedAt(*row))
+        found = {step: skipped_row(self._flow, each.first) for step, each in self._first.items()}
+        return {
+            step: replace(row, part="", row=0) if row.source in self._unnumbered else row
+            for step, row in found.items()
+            if row is not None
+        }
+
+
 def step_metrics(
-    reports: Sequence[Report], totals: dict[str, dict[str, int]], layout: Layout
+    reports: Sequence[Report],
+    totals: dict[str, dict[str, int]],
+    first_skipped: Mapping[str, SkippedRow],
+    layout: Layout,
 ) -> tuple[StepMetrics, ...]:
     """Rows and time of each step, over all tasks; what was lost on purpose since the start.
 
@@ -94,6 +129,7 @@ def step_metrics(
             int(rows_out),
             seconds,
             keys.get(step),
+            first_skipped=first_skipped.get(step),
             **totals.get(step, {}),
         )
         for step, (rows_in, rows_out, seconds) in counted.items()

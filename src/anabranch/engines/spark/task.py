@@ -11,7 +11,6 @@ import os
 import pickle
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -200,7 +199,7 @@ class TaskRun:
     def _finish(self, run: StationRun, keeper: Keeper) -> Iterator[pa.RecordBatch]:
         """Let every station work, in the order of the stream, and report."""
         report: dict[str, Any] = {"state": [], "sinks": [], "steps": {}, "counters": {}}
-        report |= {"timers": {}, "keys": {}, "busy": {}, "dealt": {}}
+        report |= {"timers": {}, "keys": {}, "busy": {}, "dealt": {}, "skipped": {}}
         for station in run.family():
             keeper.load(station)
             with self._meter.of("compute"):
@@ -233,7 +232,10 @@ class TaskRun:
         report["keys"] |= station.channel.keys()
         report["timers"][station.region.name] = min(due, default=None)
         for step, kernel in station.channel.kernels.items():
-            report["counters"][step] = asdict(kernel.context.counters)
+            counted = kernel.context.counters
+            report["counters"][step] = counted.counts()
+            if counted.first is not None:
+                report["skipped"][step] = counted.first
 
     def _about(self) -> dict[str, Any]:
         return {

@@ -20,6 +20,7 @@ from anabranch.io.formats.format import (
 )
 from anabranch.io.source import Extent
 
+PARQUET_MAGIC = b"PAR1"
 SCHEMA = pa.schema([("line", pa.string())])
 
 
@@ -28,7 +29,7 @@ class TextFormat:
 
     Logs hold what others sent, so bytes that are no UTF-8 harm nobody but themselves: each piece of
     such bytes becomes U+FFFD, the replacement character, and the rest of its line and all other
-    lines are as they were. Only a file that says that it is UTF-16 is refused.
+    lines are as they were. Only a file that says that it is UTF-16 or Parquet is refused.
     """
 
     suffixes = (".txt", ".log")
@@ -72,6 +73,12 @@ def _whole_lines(path: str, at_once: int) -> Iterator[bytes]:
                 "the byte order mark of UTF-16",
                 "convert the file (for example with iconv), or leave bad files out with "
                 "on_bad_file='skip'",
+            )
+        if rest.startswith(PARQUET_MAGIC) and b"\0" in rest:
+            raise BadFile(
+                f"text in {path}",
+                "a Parquet file",
+                "write its rows as text, or leave bad files out with on_bad_file='skip'",
             )
         while True:
             end = rest.rfind(b"\n") + 1
