@@ -16,6 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import anabranch as ab
 from anabranch.engines.engine import Options
 from anabranch.engines.spark import batches as batches_of_a_run
+from anabranch.engines.spark import workers
 from anabranch.engines.spark.engine import SparkEngine
 from anabranch.engines.spark.failures import essence, first_line, job_failure
 from anabranch.errors import EngineError
@@ -44,6 +45,19 @@ def test_workers_without_a_module_are_told_how_to_get_it(spark: SparkSession) ->
     told = job_failure(RuntimeError(said), spark, 3, ["count"])
     assert (told.step, told.got) == ("batch 3", "none with a module 'anabranch'")
     assert "PYSPARK_PYTHON" in told.remedy
+
+
+def test_a_cluster_without_the_python_that_workers_shall_run_is_refused_by_name(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "is_local", lambda _: False)
+    workers.require_workers(spark.sparkContext)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "no-such-python")
+    with pytest.raises(EngineError, match="expected workers that can import anabranch") as caught:
+        workers.require_workers(spark.sparkContext)
+    assert caught.value.got.startswith("no-such-python: ")
+    assert "No such file" in caught.value.got
+    assert len(str(caught.value)) < 1500
 
 
 def test_a_worker_that_dies_is_told_in_one_sentence_with_its_regions_and_the_java_behind_it(

@@ -266,7 +266,7 @@ class SparkEngine:
         try:
             query.awaitTermination()
         except Exception as error:  # of the query, or of Java when the session is gone
-            if self._error is None:
+            if self._error is None and not self._left.is_set():
                 self._error = EngineError(
                     self._flow.name,
                     "Spark to go on with the query",

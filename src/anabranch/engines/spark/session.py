@@ -209,7 +209,7 @@ def start(master: str | None, app: str, given: Mapping[str, str]) -> SparkSessio
     settings |= {"spark.master": master, "spark.app.name": app}
     on_interrupt = signal.getsignal(signal.SIGINT)
     started = session_class().builder.config(map={**settings}).getOrCreate()
-    if threading.current_thread() is threading.main_thread():
+    if threading.current_thread() is threading.main_thread() and on_interrupt is not None:
         # PySpark's own handler cancels the jobs under way; a run stops behind its batch instead.
         signal.signal(signal.SIGINT, on_interrupt)
     return started
