@@ -16,6 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import anabranch as ab
 from anabranch.engines.engine import Options
 from anabranch.engines.spark import batches as batches_of_a_run
+from anabranch.engines.spark import engine as engine_module
 from anabranch.engines.spark import workers
 from anabranch.engines.spark.engine import SparkEngine
 from anabranch.engines.spark.failures import essence, first_line, job_failure
@@ -119,10 +120,11 @@ def test_a_start_that_fails_in_java_is_told_likewise_and_leaves_no_thread_behind
     engine = SparkEngine(flow, None, Options(session=spark, checkpoint=tmp_path / "checkpoint"))
     end = engine._end_query
 
-    def ends(version: int) -> None:
-        end(version)
+    def ends() -> None:
+        end()
         began.set()
 
+    monkeypatch.setattr(engine_module, "STOP_S", 0.1)
     monkeypatch.setattr(DataStreamWriter, "start", starts_and_fails)
     monkeypatch.setattr(engine, "_end_query", ends)
     before = set(threading.enumerate())

@@ -45,7 +45,7 @@ from anabranch.plan.shape import shape_of
 from anabranch.plan.starting import side_by_side
 
 IDLE_S = 0.02
-NEXT_BATCH_S = 10.0
+STOP_S = 10.0
 EMPTY_S = 0.2
 
 
@@ -237,7 +237,8 @@ class SparkEngine:
         """
         self._left.set()
         self._end_query()
-        while not self._start_failed and ((query := self._query) is None or query.isActive):
+        until = time.monotonic() + STOP_S
+        while ((query := self._query) is None or query.isActive) and time.monotonic() < until:
             time.sleep(IDLE_S)
         raise _Stopped
 
@@ -256,7 +257,7 @@ class SparkEngine:
                 if self._start_failed:
                     return  # there will be none
                 time.sleep(IDLE_S)
-            self._left.wait(NEXT_BATCH_S)
+            self._left.wait(STOP_S)
             query.stop()
 
         threading.Thread(target=stop, daemon=True).start()
