@@ -14,6 +14,7 @@ import pytest
 
 from anabranch.apps import word_count
 from anabranch.plan.plan import Plan
+from tests.processes import start_process
 
 PATIENCE_S = 60
 
@@ -132,12 +133,11 @@ def build():
 
 def test_an_interrupt_shows_what_came_so_far(tmp_path):
     (tmp_path / "endless.py").write_text(SAYS_WHEN_IT_READS)
-    with subprocess.Popen(
+    with start_process(
         command("run", "endless:build", "--engine", "local"),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     ) as running:
         try:
             assert running.stdout is not None

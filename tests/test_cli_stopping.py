@@ -16,6 +16,7 @@ import pytest
 from anabranch.cli.stopping import Terminated, terminable
 from anabranch.events import RunEnded
 from anabranch.view.journal import read_journal
+from tests.processes import start_process
 
 PATIENCE_S = 60
 
@@ -48,15 +49,17 @@ def slow():
 
 
 @contextmanager
-def started(folder: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+def started(
+    folder: Path, *arguments: object, ignores_sigint: bool = False
+) -> Iterator[subprocess.Popen[str]]:
     """A command that has begun to read."""
     (folder / "endless.py").write_text(ENDLESS)
-    with subprocess.Popen(
+    with start_process(
         [sys.executable, "-m", "anabranch.cli", *map(str, arguments)],
+        ignores_sigint=ignores_sigint,
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
     ) as process:
         try:
             assert process.stderr is not None
@@ -86,6 +89,17 @@ def test_a_run_finishes_what_is_under_way_tells_what_came_and_says_who_ended_it(
     assert "finishing what is under way" in err
     assert "interrupted; with --checkpoint DIR it could go on" in err
     assert isinstance(list(read_journal(journal))[-1], RunEnded)
+
+
+def test_a_run_that_inherits_sigint_as_ignored_is_stopped_by_sigterm_alone(tmp_path: Path) -> None:
+    arguments = ["run", "endless:build", "--engine", "local", "--json"]
+    with started(tmp_path, *arguments, ignores_sigint=True) as process:
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 143, err
+    assert "finishing what is under way; another SIGTERM to give up" in err
+    assert json.loads(out)["rows_in"] >= 1024
 
 
 def test_a_command_that_has_not_started_its_run_ends_at_once(tmp_path: Path) -> None:

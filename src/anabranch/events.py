@@ -222,6 +222,11 @@ class Observation:
         return self.latency_p999_ms is None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether it is of a batch that neither read nor wrote anything."""
+        return self.in_batches and not self.rows_in and not self.rows_out
+
+    @property
     def lag_ms(self) -> float:
         """How long the tuples read last had waited to be read, at the source that lags most.
 

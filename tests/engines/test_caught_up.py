@@ -1,4 +1,4 @@
-"""When `process_all_available` believes that all is processed."""
+"""When `process_all_available` believes that all is processed; batches that had nothing to do."""
 
 from __future__ import annotations
 
@@ -52,3 +52,15 @@ def test_batches_before_the_call_do_not_count() -> None:
 def test_rows_that_keep_coming_end_its_patience() -> None:
     engine = Batched([1, 0, 1, 0, 1, 0])
     assert not engine.run.process_all_available(0.2)
+
+
+def test_progress_is_that_of_the_last_batch_that_had_rows_with_its_number() -> None:
+    engine = Batched([0, 5, 0, 3, *[0] * 200])
+    assert engine.run.last_progress is None
+    for _ in engine.rows_of:
+        engine.wait()
+    last = engine.run.last_progress
+    assert last is not None
+    assert (last.batch, last.rows_in) == (3, 3)
+    seen = [(each.batch, each.rows_in) for each in engine.run.recent_progress]
+    assert seen == [(0, 0), (1, 5), (3, 3)]

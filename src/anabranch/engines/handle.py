@@ -113,6 +113,7 @@ class Run:
         self.name = name
         self.engine, self._listeners = engine, Listeners(listeners)
         self._recent: deque[Observation] = deque(maxlen=RECENT)
+        self._newest: deque[Observation] = deque(maxlen=2)
         self._journal: deque[Decision] = deque(maxlen=JOURNAL)
         self._end: RunEnded | None = None
         self._steps: dict[str, StepMetrics] = {}
@@ -129,7 +130,9 @@ class Run:
             since_s = time.monotonic() - self._asked_s
             self._starting_s = max(0.0, since_s - self.engine.seconds)
         if isinstance(event, Observed):
-            self._recent.append(event.observation)
+            self._newest.append(event.observation)
+            if not (self._recent and event.observation.is_empty):
+                self._recent.append(event.observation)
             self._count(event.observation.steps)
         elif isinstance(event, RunEnded):
             self._end = event
@@ -166,12 +169,12 @@ class Run:
 
     @property
     def last_progress(self) -> Observation | None:
-        """The newest observation."""
+        """The newest observation; where an engine works in batches, of the last that had rows."""
         return self._recent[-1] if self._recent else None
 
     @property
     def recent_progress(self) -> list[Observation]:
-        """The newest observations, oldest first."""
+        """The newest observations, oldest first; none of later batches without rows."""
         return list(self._recent)
 
     @property
@@ -242,7 +245,7 @@ class Run:
         read as fast as they can be.
         """
         until = time.monotonic() + timeout_s
-        seen = self.last_progress.batch if self.last_progress else -1
+        seen = self._newest[-1].batch if self._newest else -1
         while self.is_active and time.monotonic() < until:
             caught_up = self.engine.caught_up()
             if caught_up is None:
@@ -257,8 +260,7 @@ class Run:
 
         One is not enough: it may have been planned before, even by the run before this one.
         """
-        newest = [each.rows_in for each in list(self._recent) if each.batch > batch][-2:]
-        return newest == [0, 0]
+        return [each.rows_in for each in list(self._newest) if each.batch > batch] == [0, 0]
 
     def result(self) -> Result:
         """What came of it so far; `error` says what ended a run that failed."""

@@ -23,6 +23,7 @@ from anabranch.run import start
 from tests.engines.local.failing import Doomed
 from tests.engines.local.handmade import Side, wait_until
 from tests.engines.local.rows_to_read import Rows
+from tests.processes import start_process
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -230,7 +231,7 @@ def test_ctrl_c_ends_a_run_and_keeps_what_was_committed(tmp_path: Path):
     command = [sys.executable, str(script)]
     with (
         errors.open("w") as told,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True) as process,
+        start_process(command, stdout=subprocess.PIPE, stderr=told) as process,
     ):
         try:
             assert process.stdout is not None

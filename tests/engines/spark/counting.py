@@ -2,8 +2,9 @@
 
     python counting.py MASTER INPUT DIRECTORY
 
-The plan changes every third batch. In the middle of a task of a batch that runs after the fourth, a
-worker machine is lost: all its processes are killed.
+At first the workers run DIRECTORY/bare-python, which lacks the library, and `start` refuses them.
+Then the plan changes every third batch. In the middle of a task of a batch that runs after the
+fourth, a worker machine is lost: all its processes are killed.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 import anabranch as ab
 from anabranch.apps import word_count
+from anabranch.engines.spark.session import session
+from anabranch.errors import EngineError
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
@@ -68,8 +72,23 @@ def build(text: Path, directory: Path) -> Flow:
     return flow
 
 
+def refused(flow: Flow, spark: SparkSession, python: Path) -> str:
+    """What a start says whose workers run another Python."""
+    context = spark.sparkContext
+    before, context.pythonExec = context.pythonExec, str(python)
+    try:
+        ab.start(flow, session=spark)
+    except EngineError as error:
+        return str(error)
+    finally:
+        context.pythonExec = before
+    return "nothing"
+
+
 def main(master: str, text: Path, directory: Path) -> None:
     flow = build(text, directory)
+    spark = session(master, app=flow.name, conf=CONF)
+    print("refused", refused(flow, spark, directory / "bare-python"))
 
     def hear(event: Event) -> None:
         if isinstance(event, Observed):
@@ -80,8 +99,7 @@ def main(master: str, text: Path, directory: Path) -> None:
     handle = ab.start(
         flow,
         plan=plan_of(flow, 0),
-        master=master,
-        conf=CONF,
+        session=spark,
         checkpoint=directory / "checkpoint",
         listener=hear,
     )

@@ -1,4 +1,4 @@
-"""A real cluster: a worker machine is lost in the middle of a run, and the counts are right."""
+"""A real cluster: workers without the library, and a worker machine that is lost under way."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 
 from anabranch.io.read_back import read_back
 from tests.engines.spark import counting
+from tests.engines.spark.bare_python import bare_python
 from tests.engines.spark.cluster import cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("kills")]
@@ -35,8 +36,11 @@ def written(folder: Path) -> Counter[str]:
 
 
 @pytest.mark.timeout(300)
-def test_counts_are_right_when_a_worker_machine_is_lost_under_way(tmp_path: Path) -> None:
+def test_workers_without_the_library_are_refused_and_counts_are_right_when_a_machine_is_lost(
+    tmp_path: Path,
+) -> None:
     expected = written(tmp_path / "text")
+    bare_python(tmp_path / "bare-python")
     with cluster(tmp_path, workers=2) as running, (tmp_path / "driver.log").open("w") as log:
         program = [sys.executable, counting.__file__, running.master]
         driver = subprocess.Popen(
@@ -57,7 +61,13 @@ def test_counts_are_right_when_a_worker_machine_is_lost_under_way(tmp_path: Path
         alive = [worker.process.poll() is None for worker in running.workers]
     assert sum(alive) == 1
     assert "Lost executor" in (tmp_path / "driver.log").read_text()
-    ended, rows_in, changes = told.split()[1:]
+    refused, last = told.splitlines()
+    version = ".".join(map(str, sys.version_info[:3]))
+    assert "expected workers that can import anabranch" in refused
+    assert f"got Python {version} at {sys.executable}: No module named" in refused
+    assert "set PYSPARK_PYTHON" in refused
+    assert "--archives" in refused
+    ended, rows_in, changes = last.split()[1:]
     assert (ended, rows_in) == ("True", str(LINES))
     assert int(changes) >= 3
     rows = read_back(tmp_path / "out").to_pylist()

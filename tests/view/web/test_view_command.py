@@ -13,6 +13,7 @@ import pytest
 
 from anabranch.events import RunEnded
 from anabranch.view.journal import to_object
+from tests.processes import start_process
 from tests.view.web.made import small_change, small_seen, small_start
 
 
@@ -27,9 +28,7 @@ def journal(tmp_path):
 def viewed(journal):
     """The line that says where it is, what the page gets, and the other lines."""
     command = [sys.executable, "-m", "anabranch.cli", "view", str(journal), "--port", "0"]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as run:
+    with start_process(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         line = run.stdout.readline()
         url = re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
         with urllib.request.urlopen(url + "api/history", timeout=30) as answer:

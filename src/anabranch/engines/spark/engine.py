@@ -6,6 +6,7 @@ Spark keeps the number of the batch and the offsets of streaming DataFrames in i
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -14,6 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from shutil import rmtree
 from tempfile import mkdtemp
+from typing import NoReturn
 
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
@@ -32,6 +34,7 @@ from anabranch.engines.spark.observe import Skipped, observation_of, percentile,
 from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, tune, use
 from anabranch.engines.spark.sinks import SparkSinks
+from anabranch.engines.spark.workers import require_workers
 from anabranch.errors import AnabranchError, EngineError, StateError, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
@@ -42,7 +45,7 @@ from anabranch.plan.shape import shape_of
 from anabranch.plan.starting import side_by_side
 
 IDLE_S = 0.02
-COMMIT_S = 2.0
+STOP_S = 10.0
 EMPTY_S = 0.2
 
 
@@ -58,10 +61,10 @@ class SparkEngine:
         self._given = plan
         self._plan = self._wish = plan or Plan.sequential(flow)
         self._over = threading.Event()
-        self._stop_wish = threading.Event()
+        self._stop_wish, self._left = threading.Event(), threading.Event()
         self._own_threads: set[int] = set()
         self._batches_done = 0
-        self._tuned = self._idle = self._waits = self._start_failed = False
+        self._tuned = self._idle = self._waits = self._ending = self._start_failed = False
         self._temporary: str | None = None
         self._error: BaseException | None = None
         self._changes: list[Reconfiguration] = []
@@ -131,6 +134,7 @@ class SparkEngine:
             self._spark = use(options.session)
         else:
             self._spark = session(options.master, app=self._flow.name, conf=options.conf)
+        require_workers(self._spark.sparkContext)
         self._temporary = mkdtemp(prefix="anabranch-") if options.checkpoint is None else None
         location = absolute(options.checkpoint or self._temporary or "")
         self._program = Program(self._flow, location, location)
@@ -153,6 +157,7 @@ class SparkEngine:
         if self._batches.ended():
             self._finish()
             return
+        logging.getLogger("py4j.clientserver").addFilter(_is_no_stop)
         writer = stream(self._spark, self._program).writeStream
         if self._flow.name not in [query.name for query in self._spark.streams.active]:
             writer = writer.queryName(self._flow.name)
@@ -192,13 +197,17 @@ class SparkEngine:
     # Driving
 
     def _on_batch(self, pushed: DataFrame, version: int) -> None:
-        """What Spark calls for each micro-batch."""
-        if self._batches.ended() or self._error is not None:
-            return  # the query has not been stopped yet
+        """What Spark calls for each micro-batch; returns if Spark may commit it."""
+        over = self._stop_wish.is_set() or self._batches.ended() or self._error is not None
         with self._own_thread():
-            self._work_on(pushed, version)
+            happened = not over and self._work_on(pushed, version)
+        if not happened:
+            self._leave_batch()
+        elif self._batches.ended() or self._stop_wish.is_set():
+            self._end_query()
 
-    def _work_on(self, pushed: DataFrame, version: int) -> None:
+    def _work_on(self, pushed: DataFrame, version: int) -> bool:
+        """Run a batch; whether it has happened."""
         self._batches.intake.dry = self._pushed and _dry(self._query)
         if self._idle:  # the tick comes at once, though no DataFrame has anything new
             self._stop_wish.wait(EMPTY_S)
@@ -213,40 +222,43 @@ class SparkEngine:
                 done = self._batches.next(version, self._wish, self._plan, self._elapsed(), job)
                 if done is not None:
                     self._note(version, done)
-                    break
-                if self._batches.happened(version):
-                    break
+                if done is not None or self._batches.happened(version):
+                    return True
                 self._waits = True
                 time.sleep(IDLE_S)  # no source has anything due
                 self._waits = False
-            else:
-                self._refuse_to_skip()
         except BaseException as error:
             self._error = of_java(error, self._flow.name)
-            self._end_query(version)
-            if self._pushed:
-                raise  # or Spark would take the rows of its DataFrames for done
-            return  # the next run goes on from the last manifest
-        if self._batches.ended() or self._stop_wish.is_set():
-            self._end_query(version)
+        return False
 
-    def _refuse_to_skip(self) -> None:
-        """Rows of a DataFrame that were not worked on must come again: Spark must not commit."""
-        if self._pushed:
-            raise _Stopped(self._flow.name, "a batch", "a stop before it", "start again")
+    def _leave_batch(self) -> NoReturn:
+        """Stop the query in the middle of a batch, which Spark must not commit.
 
-    def _end_query(self, version: int) -> None:
-        """Stop the query from outside its own thread, once Spark has committed this batch."""
+        Rows of a DataFrame that were not worked on must come again.
+        """
+        self._left.set()
+        self._end_query()
+        until = time.monotonic() + STOP_S
+        while ((query := self._query) is None or query.isActive) and time.monotonic() < until:
+            time.sleep(IDLE_S)
+        raise _Stopped
+
+    def _end_query(self) -> None:
+        """Stop the query from outside its own thread.
+
+        A stop interrupts that thread. While it waits for our call, Spark has committed the batch
+        before and does nothing else that it would complain about.
+        """
+        if self._ending:
+            return
+        self._ending = True
 
         def stop() -> None:
-            until = time.monotonic() + COMMIT_S
             while (query := self._query) is None:  # the first batch may be faster than `start`
                 if self._start_failed:
                     return  # there will be none
                 time.sleep(IDLE_S)
-            # Killed before Spark's commit, the batch would only be made visible again.
-            while not _told(query, version) and time.monotonic() < until:
-                time.sleep(IDLE_S)
+            self._left.wait(STOP_S)
             query.stop()
 
         threading.Thread(target=stop, daemon=True).start()
@@ -256,16 +268,14 @@ class SparkEngine:
         try:
             query.awaitTermination()
         except Exception as error:  # of the query, or of Java when the session is gone
-            if self._error is None:
+            if self._error is None and not self._left.is_set():
                 self._error = EngineError(
                     self._flow.name,
                     "Spark to go on with the query",
                     first_line(str(error)) or type(error).__name__,
                     "see the log of the driver; start again to go on from the checkpoint",
                 )
-        if isinstance(self._error, _Stopped):
-            self._error = None
-        elif self._error is None:
+        if self._error is None:
             # Spark stops a query without a word when another run starts the same one.
             try:
                 self._checkpoint.require_owned()
@@ -339,8 +349,21 @@ class SparkEngine:
         return time.monotonic() - self._started
 
 
-class _Stopped(EngineError):
-    """A batch was asked for after the wish to stop."""
+class _Stopped(Exception):
+    """Leaves a batch of a query that is being stopped.
+
+    Spark logs pages about what a batch raises, unless its text is that of a call that the stop has
+    interrupted.
+    """
+
+    def __str__(self) -> str:
+        call = "py4j.protocol.Py4JJavaError: An error occurred while calling"
+        return f"{call} a batch: java.lang.InterruptedException"
+
+
+def _is_no_stop(record: logging.LogRecord) -> bool:
+    """Keep what leaves a batch of a stopped query out of the log of Py4J."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], _Stopped)
 
 
 def _dry(query: StreamingQuery | None) -> bool:
@@ -359,9 +382,3 @@ def _commit_s(query: StreamingQuery | None) -> float:
         return 0.0
     spent = progress["durationMs"]
     return max(0.0, float(spent["triggerExecution"] - spent.get("addBatch", 0)) / 1000)
-
-
-def _told(query: StreamingQuery, version: int) -> bool:
-    """Whether Spark is done with a batch."""
-    progress = query.lastProgress
-    return not query.isActive or (progress is not None and progress["batchId"] >= version)

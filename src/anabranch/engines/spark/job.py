@@ -19,6 +19,7 @@ from anabranch.engines.spark.layout import Layout, Station
 from anabranch.engines.spark.program import Batch, Outcome
 from anabranch.engines.spark.stage_names import named_stages
 from anabranch.engines.spark.task import run_task
+from anabranch.engines.spark.workers import this_python
 from anabranch.plan.regions import RegionKind
 
 # As a type, not as text: parsing the text took longer than the rest of building a job.
@@ -57,12 +58,13 @@ def run_job(
     # Of this thread, which is the query's. Its job group stays: Spark cancels the query by that.
     spark.sparkContext.setJobDescription(escape(description(layout, batch), quote=False))
     readers = layout.tasks[0]
-    frame = spark.range(0, readers, 1, readers).mapInArrow(step(0), ROW)
-    if pushed is not None:
-        frame = frame.unionAll(pushed.mapInArrow(step(0), ROW))
-    for stage in range(1, layout.last_stage + 1):
-        frame = frame.repartitionById(layout.tasks[stage], "target")
-        frame = frame.mapInArrow(step(stage), ROW)
+    with this_python(spark.sparkContext):
+        frame = spark.range(0, readers, 1, readers).mapInArrow(step(0), ROW)
+        if pushed is not None:
+            frame = frame.unionAll(pushed.mapInArrow(step(0), ROW))
+        for stage in range(1, layout.last_stage + 1):
+            frame = frame.repartitionById(layout.tasks[stage], "target")
+            frame = frame.mapInArrow(step(stage), ROW)
     try:
         with named_stages(spark, frame, names):
             table: pa.Table = frame.toArrow()

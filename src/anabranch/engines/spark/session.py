@@ -198,7 +198,7 @@ def start(master: str | None, app: str, given: Mapping[str, str]) -> SparkSessio
     launched = launcher_settings(os.environ)
     master = master or given.get("spark.master") or launched.get("spark.master", DEFAULT_MASTER)
     settings = our_settings(master)
-    if master.startswith("local"):
+    if is_local(master):
         # Workers need this Python's packages; and the JVM must not look for the machine's name.
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -209,15 +209,20 @@ def start(master: str | None, app: str, given: Mapping[str, str]) -> SparkSessio
     settings |= {"spark.master": master, "spark.app.name": app}
     on_interrupt = signal.getsignal(signal.SIGINT)
     started = session_class().builder.config(map={**settings}).getOrCreate()
-    if threading.current_thread() is threading.main_thread():
+    if threading.current_thread() is threading.main_thread() and on_interrupt is not None:
         # PySpark's own handler cancels the jobs under way; a run stops behind its batch instead.
         signal.signal(signal.SIGINT, on_interrupt)
     return started
 
 
+def is_local(master: str) -> bool:
+    """Whether a master runs its workers on this machine."""
+    return master.startswith("local")
+
+
 def our_settings(master: str) -> dict[str, str]:
     """What a session that we start gets, if nobody says otherwise."""
-    local = LOCAL_SETTINGS if master.startswith("local") else {}
+    local = LOCAL_SETTINGS if is_local(master) else {}
     return PROCESS_SETTINGS | SQL_SETTINGS | local
 
 

@@ -28,6 +28,7 @@ from anabranch.engines.spark.outbox import Outbox
 from anabranch.engines.spark.program import Batch, Program
 from anabranch.engines.spark.sinks import write_sink
 from anabranch.engines.spark.station import StationRun
+from anabranch.engines.spark.workers import end_quietly
 from anabranch.errors import AnabranchError
 from anabranch.io.reader import last_word
 from anabranch.io.slices import Cursor, SliceReader
@@ -41,6 +42,7 @@ def run_task(
     broadcast: Broadcast[bytes], packed: bytes, stage: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """What `mapInArrow` calls for each task of a stage."""
+    end_quietly()
     keep_freed_memory()
     freeze_modules()
     batch: Batch = pickle.loads(packed)

@@ -1,0 +1,25 @@
+"""Processes that tests send signals to."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def start_process(
+    command: Sequence[str | Path], *, ignores_sigint: bool = False, **options: Any
+) -> subprocess.Popen[str]:
+    """Start a process that inherits SIGINT as ignored, or not, however the tests were started.
+
+    A shell starts what runs in the background of a script, or under `nohup` there, with SIGINT
+    ignored, and the tests with it.
+    """
+    inherited = signal.SIG_IGN if ignores_sigint else signal.default_int_handler
+    before = signal.signal(signal.SIGINT, inherited)
+    try:
+        return subprocess.Popen(command, text=True, **options)
+    finally:
+        signal.signal(signal.SIGINT, before)
