@@ -1,7 +1,8 @@
-"""A sink much slower than its source: what waits in between is bounded."""
+"""What waits between a source and a slower sink is bounded; what was worked on is let go of."""
 
 from __future__ import annotations
 
+import gc
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from anabranch.engines.local.gate import QUOTA
 from anabranch.engines.local.holding import SMALL_ROWS
 from anabranch.flow import Flow
 from anabranch.io import call, generate
+from anabranch.operators.keyed import keyed
+from anabranch.operators.shapes import expand
 from anabranch.plan.plan import Plan
+from anabranch.state.positions import Jumbo
 
 SECONDS = 3.0
 BATCH_ROWS = 1000
@@ -64,3 +68,29 @@ def bytes_more_while_it_runs() -> int:
     assert engine.rows[1] > 0
     assert most_rows <= gates * QUOTA * (SMALL_ROWS + BATCH_ROWS)
     return grown
+
+
+def test_jumbo_tuples_are_let_go_of_without_the_garbage_collector():
+    """It seldom looks at old objects: a cycle with a batch in it is memory that only grows."""
+    by_key = keyed(key="x", state="n: int64", out="y: int64")(lambda b, state: {"y": b["x"]})
+    twice = expand(out="x: int64")(lambda b: ({"x": b["x"]}, range(b.num_rows)))
+    flow = Flow("steps")
+    source = flow.source("rows", generate(numbers, SCHEMA, rows=10 * BATCH_ROWS))
+    source.map("map", lambda b: {}, keeps="*").apply("expand", twice).apply("by_key", by_key).sink(
+        "out", call(lambda batch, version: None)
+    )
+    engine = LocalEngine(flow, Plan.sequential(flow), Options())
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        engine.start(lambda event: None)
+        assert engine.wait(60)
+        gc.collect()
+        left = [each for each in gc.garbage if isinstance(each, Jumbo | pa.RecordBatch)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert engine.rows[0] == 10 * BATCH_ROWS
+    assert not left
