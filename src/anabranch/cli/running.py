@@ -18,7 +18,7 @@ from anabranch.adapt.registry import POLICIES
 from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow, read_plan
 from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.cli.planning import find_machine
-from anabranch.cli.results import found, places
+from anabranch.cli.results import Results
 from anabranch.cli.stopping import STOPS, again, code_of
 from anabranch.cli.telling import tell
 from anabranch.cli.watching import (
@@ -34,7 +34,6 @@ from anabranch.cli.watching import (
 )
 from anabranch.engines.handle import Run
 from anabranch.errors import AnabranchError, UnknownNameError
-from anabranch.io import parquet
 from anabranch.run import rollback, start
 from anabranch.view.outcome import as_object, in_words
 from anabranch.view.progress import Progress
@@ -118,13 +117,11 @@ def run_app(
     endless = rows is not None or seconds is not None
     flow = find_flow(name, input or (), endless, settings or ())
     plan = read_plan(plan_file) if plan_file is not None else None
-    if out is not None:
-        sinks = {sink: parquet(place, overwrite) for sink, place in places(flow, out).items()}
-        flow = flow.writing(sinks)
+    results = Results(name, flow, engine, out, overwrite)
     progress = Progress(name)
     begin = partial(
         start,
-        flow,
+        results.flow,
         engine=engine,
         plan=plan,
         checkpoint=checkpoint,
@@ -140,7 +137,7 @@ def run_app(
             handle = begin(listener=watchers.listeners)
             watchers.control(handle)
             stopped = wait_for(handle, seconds)
-        said = {"found": found(name, flow, engine, out)}
+        said = {"found": results.found()}
         typer.echo(json.dumps(as_object(name, handle.result()) | said))
     else:
         with (
@@ -150,7 +147,7 @@ def run_app(
             handle = begin(listener=watchers.listeners)
             watchers.control(handle)
             stopped = wait_for(handle, seconds)
-        if lines := found(name, flow, engine, out):
+        if lines := results.found():
             typer.echo("\n".join(lines) + "\n")
         typer.echo(in_words(handle.result()))
     if stopped:
