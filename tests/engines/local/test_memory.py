@@ -15,11 +15,13 @@ from anabranch.engines.local import engine as engine_module
 from anabranch.engines.local.engine import LocalEngine
 from anabranch.engines.local.gate import QUOTA
 from anabranch.engines.local.holding import SMALL_ROWS
+from anabranch.engines.local.outlet import Outlet
+from anabranch.engines.local.source import SourceRun
 from anabranch.flow import Flow
-from anabranch.io import call, generate
+from anabranch.io import call, generate, stamped
 from anabranch.operators.keyed import keyed
 from anabranch.operators.shapes import expand
-from anabranch.plan.plan import Plan
+from anabranch.plan.plan import Plan, SourcePlan
 from anabranch.state.positions import Jumbo
 
 SECONDS = 3.0
@@ -94,3 +96,28 @@ def test_jumbo_tuples_are_let_go_of_without_the_garbage_collector():
         gc.enable()
     assert engine.rows[0] == 10 * BATCH_ROWS
     assert not left
+
+
+def test_readers_that_have_left_are_forgotten_and_their_rows_counted():
+    plan, rows = SourcePlan("rows"), generate(numbers, SCHEMA)
+    source = SourceRun("rows", rows, 0, plan, Outlet((), together=True), None, keeps=False)
+    source.start(lambda probe, work: None)
+    for _ in range(5):
+        (reader,) = source.probes
+        reader.count("rows", 0, 10)
+        reader.end()
+        source.dispenser.leave(reader.replica)
+        source.change(plan)
+    assert (len(source.probes), source.rows) == (1, 50)
+
+
+def test_arrival_times_are_forgotten_where_nothing_is_read_again():
+    source = stamped(generate(numbers, SCHEMA), clock=lambda: 0)
+    flow = Flow("stamped")
+    flow.source("rows", source).sink("out", call(lambda batch, version: None))
+    plan = Plan.sequential(flow).with_source("rows", batch_rows=BATCH_ROWS)
+    engine = LocalEngine(flow, plan, Options(rows=20 * BATCH_ROWS))
+    engine.start(lambda event: None)
+    assert engine.wait(60)
+    assert engine.rows[1] == 20 * BATCH_ROWS
+    assert sum(map(len, source.record.values())) <= 1
