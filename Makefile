@@ -4,6 +4,7 @@
 PYTHON ?= python3.11
 WORKERS ?= 2
 SOAK_EXAMPLES ?= 20000
+SOAK_SECONDS ?= 600
 LOCK_FLAGS ?=
 
 VENV := .venv
@@ -42,10 +43,12 @@ format: $(INSTALLED) ## Apply formatting and the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-soak: $(INSTALLED) ## Run the laws on many random examples (SOAK_EXAMPLES=20000), and kill drivers
+soak: $(INSTALLED) ## Run the laws on many random examples (SOAK_EXAMPLES), kill drivers, watch memory (SOAK_SECONDS)
 	ANABRANCH_SOAK=$(SOAK_EXAMPLES) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --timeout=0 \
 	    tests/law tests/engines/local/test_law.py tests/engines/local/test_exactly_once.py \
 	    tests/engines/spark/test_law.py tests/engines/spark/test_kills.py
+	ANABRANCH_SOAK=$(SOAK_EXAMPLES) ANABRANCH_SOAK_SECONDS=$(SOAK_SECONDS) \
+	    $(BIN)/python -m pytest -n 0 -s tests/engines/test_long_runs.py
 
 bench: $(INSTALLED) ## Run the benchmarks and rewrite docs/benchmarks.md (ONLY=name for one)
 	@mkdir -p $(RESULTS); failed=; \

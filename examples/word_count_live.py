@@ -17,6 +17,7 @@ def main(seconds: float, policy: str) -> None:
     # Said before the imports: those and the start of Spark take some seconds.
     print(f"Counting words of generated text on embedded Spark for {seconds:.0f} s …", flush=True)
 
+    import pyarrow as pa
     from rich.console import Console
 
     import anabranch as ab
@@ -24,8 +25,10 @@ def main(seconds: float, policy: str) -> None:
     from anabranch.view.outcome import in_words
     from anabranch.view.progress import Progress
 
-    counts = ab.collect()
-    flow = word_count.build(rows=None).writing({"out": counts})
+    # The text is endless, so the counts are not collected: the summary keeps one of each word.
+    summary = word_count.Summary()
+    out = ab.call(lambda rows, version: summary.add("out", pa.Table.from_batches([rows])))
+    flow = word_count.build(rows=None).writing({"out": out})
 
     progress = Progress("word-count")
     with progress.live(Console(stderr=True)):
@@ -36,7 +39,7 @@ def main(seconds: float, policy: str) -> None:
             print("stopping after the batch that is under way", flush=True)
         handle.stop()
 
-    print(word_count.summary({"out": counts.table()}), in_words(handle.result()), sep="\n\n")
+    print(summary, in_words(handle.result()), sep="\n\n")
 
 
 if __name__ == "__main__":

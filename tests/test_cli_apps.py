@@ -168,14 +168,14 @@ def test_every_application_is_listed_with_what_it_does(command_line):
 
 @pytest.mark.parametrize("name", sorted(APPS))
 def test_every_application_runs_by_its_name_and_says_what_it_found(command_line, monkeypatch, name):
-    module, said = APPS[name].module, []
-    summary = module.summary
-    monkeypatch.setattr(module, "summary", lambda found: said.append(summary(found)) or said[-1])
+    made = []
+    summary = APPS[name].module.Summary
+    monkeypatch.setattr(APPS[name].module, "Summary", lambda: made.append(summary()) or made[-1])
     ran = command_line("run", name, "--engine", "local", "--rows", "200")
     assert (ran.code, ran.err) == (0, "")
-    [found] = said
-    assert found.strip()
-    assert ran.out.startswith(found + "\n")
+    [found] = made
+    assert str(found).strip()
+    assert ran.out.startswith(f"{found}\n")
     assert " rows a second" in ran.out
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.cli import results
 from anabranch.cli.telling import IN_OPTIONS
 from anabranch.io import directory
 
@@ -46,6 +47,16 @@ def test_a_flow_that_is_no_application_of_ours_has_found_nothing_to_tell(command
     (tmp_path / "mine.py").write_text(OWN)
     ran = command_line("run", f"{tmp_path / 'mine.py'}:flow", "--engine", "local", "--json")
     assert json.loads(ran.out)["found"] == []
+
+
+def test_rows_of_a_users_own_flow_that_were_not_kept_are_counted(
+    command_line, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(results, "LAST_ROWS", 2)
+    three = OWN.replace('[{"v": 1}]', '[{"v": 1}, {"v": 2}, {"v": 3}]')
+    (tmp_path / "three.py").write_text(three)
+    ran = command_line("run", f"{tmp_path / 'three.py'}:flow", "--engine", "local", "--json")
+    assert json.loads(ran.out)["found"] == ["out: 3 rows, of which the last 2 were kept"]
 
 
 OWN = """

@@ -120,7 +120,7 @@ def _running(app: App) -> Iterator[str]:
         lines.append(f"anabranch run {app.name} {options} --out results")
     lines.append(f"anabranch plan {app.name} --svg {app.name}.svg")
     yield mark("they take a while, and one reads files of yours") + "\n" + _shell(lines)
-    said = inspect.getdoc(app.module.summary) or ""
+    said = inspect.getdoc(app.module.Summary) or ""
     examples = doctest.DocTestParser().get_examples(said)
     first = said.splitlines()[0].rstrip(".")
     yield (

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.adapt.policies import balance
 from anabranch.adapt.policies.balance import Balance
 from anabranch.adapt.reckoning.region_loads import loads_of, split
 from anabranch.engines.simulator.flows import flow_of
@@ -215,3 +216,13 @@ def test_a_replica_that_no_line_explains_has_dearer_tuples():
     fixed, costs = split([100.0, 110.0, 90.0], [0.9, 0.31, 0.29])
     assert fixed == 0.0
     assert costs == pytest.approx((9e-3, 0.31 / 110, 0.29 / 90))
+
+
+def test_of_many_hot_keys_the_newest_are_remembered(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(balance, "MOST_NAMED", 2)
+    plan = START.with_bucket_map("a", (0,) + (1,) * (BUCKETS - 1))
+    memory = Balance().begin()
+    for key in ("k 1", "k 2", "k 3"):
+        window = told(plan, with_rows(b0=3000), 1.0, 1e-4, HotKey(key, 0.9))
+        memory, _ = Balance().decide(memory, seen(FLOW, plan, window))
+    assert [named for _, named in memory.named] == ["k 2", "k 3"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from anabranch.adapt import controller
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.seen import Seen
 from anabranch.adapt.tuning import Tuner
@@ -356,3 +357,13 @@ def test_a_tuner_that_could_not_begin_leaves_nothing_to_pause(flow: Flow) -> Non
     run.pause_adaptation()
     assert run.adapting is None
     assert ["nobody tunes this run" in each.why for each in run.decisions] == [True]
+
+
+def test_of_many_plans_that_did_not_help_the_newest_are_remembered(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "MOST_BARRED", 1)
+    run = run_of(flow)
+    two, three = (run.plan.with_replicas("count", replicas) for replicas in (2, 3))
+    run.go(run.tuned_by(Wish((two, three, two, two), Outcome.REVERTED)), 40)
+    assert run.plans == [two, run.plan, three, run.plan, two, run.plan]

@@ -140,7 +140,7 @@ def test_rows_that_are_all_alike_all_pair(joined):
 def test_empty_files_give_nothing_and_say_so(joined):
     result = joined([], [])
     assert result.rows("out") == []
-    assert band_join.summary(result.outputs) == "0 pairs:"
+    assert str(band_join.Summary.of(result.outputs)) == "0 pairs:"
 
 
 def test_files_without_the_names_of_their_streams_are_refused():

@@ -309,12 +309,12 @@ def test_empty_files_hold_no_bargains(tmp_path):
         open(path, "w").close()
     found, _ = collected(finance.build(input=files))
     assert found["out"].num_rows == 0
-    assert finance.summary(found) == "0 bargains in 0 tickers, the best:"
+    assert str(finance.Summary.of(found)) == "0 bargains in 0 tickers, the best:"
 
 
 def test_the_summary_shows_the_best_first():
     found, _ = collected(finance.build(rows=2000, tickers=5))
-    lines = finance.summary(found).splitlines()
+    lines = str(finance.Summary.of(found)).splitlines()
     assert len(lines) == 1 + finance.TOP
     best = max(found["out"].to_pylist(), key=lambda row: row["index"])
     assert best["ticker"] in lines[1]

@@ -236,14 +236,14 @@ def test_an_empty_file_gives_nothing(tmp_path):
     (tmp_path / "none.jsonl").write_text("")
     found = run_sequential(fraud_detection.build(input=str(tmp_path / "none.jsonl"))).outputs
     assert found["out"].num_rows == 0
-    assert fraud_detection.summary(found) == (
+    assert str(fraud_detection.Summary.of(found)) == (
         "0 of 0 transactions are outliers, on 0 of 0 accounts:"
     )
 
 
 def test_the_summary_names_the_accounts_with_most_outliers():
     found = on_threads(fraud_detection.build(rows=20_000, accounts=255))
-    said = fraud_detection.summary(found).splitlines()
+    said = str(fraud_detection.Summary.of(found)).splitlines()
     assert said[0].startswith(f"{sum(found['out']['outlier'].to_pylist()):,} of 20,000 trans")
     assert len(said) == 6
 

@@ -118,7 +118,7 @@ def counted(result, what: str) -> int:
 def test_an_empty_file_gives_nothing_and_says_so(name, tmp_path):
     result = run_sequential(reading(name, tmp_path, {source: [] for source in lines_of(name)}))
     assert [sink for sink, table in result.outputs.items() if table.num_rows] == []
-    assert APPS[name].summary(result.outputs).strip()
+    assert str(APPS[name].module.Summary.of(result.outputs)).strip()
 
 
 @pytest.mark.parametrize("name", [n for n in WITH_FILES if n not in ANY_TEXT_WILL_DO])
@@ -129,7 +129,7 @@ def test_rows_that_are_all_broken_are_all_counted(name, tmp_path):
     assert result.outputs["out"].num_rows == 0
     assert counted(result, "skipped") == len(lines_of(name)) * len(broken)
     assert sum(table.num_rows for table in bad) == counted(result, "skipped")
-    assert APPS[name].summary(result.outputs).strip()
+    assert str(APPS[name].module.Summary.of(result.outputs)).strip()
 
 
 @cache

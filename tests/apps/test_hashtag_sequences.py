@@ -131,7 +131,7 @@ def test_files_that_cannot_hold_lists_are_refused(tmp_path):
 def test_an_empty_file_gives_nothing_and_says_so(lines):
     result = run_sequential(hashtag_sequences.build(input=lines()))
     assert result.rows("out") == []
-    assert hashtag_sequences.summary(result.outputs) == "sequences of 0 hashtags:"
+    assert str(hashtag_sequences.Summary.of(result.outputs)) == "sequences of 0 hashtags:"
 
 
 def test_one_hashtag_may_have_nearly_all_tweets():
@@ -159,7 +159,9 @@ def test_texts_and_hashtags_may_be_empty_long_and_of_any_letters():
 def test_it_says_what_it_found():
     tweets = [(WHOLE, ["a", "bb"]), (WHOLE, ["bb"])]
     outputs = run_sequential(hashtag_sequences.build(tweets=tweets)).outputs
-    assert hashtag_sequences.summary(outputs) == "sequences of 2 hashtags:\n  #bb  2\n  #a   1"
+    assert (
+        str(hashtag_sequences.Summary.of(outputs)) == "sequences of 2 hashtags:\n  #bb  2\n  #a   1"
+    )
 
 
 def test_it_does_not_matter_how_it_is_run():

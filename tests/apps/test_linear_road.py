@@ -231,7 +231,7 @@ class TestInput:
     def test_an_empty_file_gives_nothing(self, tmp_path):
         (tmp_path / "none.jsonl").write_text("")
         got = on_threads(linear_road.build(input=str(tmp_path / "none.jsonl")))
-        assert linear_road.summary(got) == (
+        assert str(linear_road.Summary.of(got)) == (
             "0 toll notifications, 0 with a toll, 0 cents in all\n"
             "0 warnings of accidents, 0 balances told, 0 days in the past told, 0 rows unanswered"
         )
@@ -337,7 +337,9 @@ class TestAsAWhole:
             linear_road.build(**wrong)
 
     def test_the_summary_names_the_dearest_segments(self):
-        said = linear_road.summary(on_threads(linear_road.build(**BUSY, free_cars=5))).splitlines()
+        said = str(
+            linear_road.Summary.of(on_threads(linear_road.build(**BUSY, free_cars=5)))
+        ).splitlines()
         assert len(said) == 7
         assert said[1].startswith("  xway ")
 

@@ -251,12 +251,12 @@ def test_an_empty_log_has_no_break_ins(tmp_path):
     (tmp_path / "auth.log").write_text("")
     found = on_threads(log_watch.build(input=str(tmp_path)))
     assert {name: table.num_rows for name, table in found.items()} == dict.fromkeys(found, 0)
-    assert log_watch.summary(found) == "0 break-ins, at 0 users:"
+    assert str(log_watch.Summary.of(found)) == "0 break-ins, at 0 users:"
 
 
 def test_the_summary_names_user_host_and_time():
     found = {"out": watched(*(failed(n) for n in range(5)), accepted(9)).outputs["out"]}
-    assert log_watch.summary(found).splitlines()[1:] == [
+    assert str(log_watch.Summary.of(found)).splitlines()[1:] == [
         "  2026-03-04 12:00:09  root from 192.0.2.7, which failed for 9 s; 1 bursts before"
     ]
 

@@ -299,10 +299,10 @@ def test_an_empty_file_gives_nothing(tmp_path):
     (tmp_path / "n.csv").write_text("")
     found, _ = collected(micro.build(input=str(tmp_path / "n.csv")))
     assert found["out"].num_rows == 0
-    assert micro.summary(found) == "out: 0 tuples, all values together 0"
+    assert str(micro.Summary.of(found)) == "out: 0 tuples, all values together 0"
 
 
 def test_the_summary_names_every_sink():
     found, _ = collected(micro.build(shape="tree", rows=50))
-    lines = micro.summary(found).splitlines()
+    lines = str(micro.Summary.of(found)).splitlines()
     assert [line.split(",")[0] for line in lines] == ["out: 50 tuples", "c.out: 50 tuples"]

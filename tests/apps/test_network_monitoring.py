@@ -137,13 +137,13 @@ def test_an_empty_log_has_no_attackers(tmp_path):
     (tmp_path / "auth.log").write_text("")
     found = on_threads(network_monitoring.build(input=str(tmp_path)))
     assert {name: table.num_rows for name, table in found.items()} == dict.fromkeys(found, 0)
-    assert network_monitoring.summary(found) == "0 hosts tried to break in:"
+    assert str(network_monitoring.Summary.of(found)) == "0 hosts tried to break in:"
 
 
 def test_the_summary_names_those_that_failed_most():
     lines = [failed(n // 3, f"192.0.2.{n % 3}") for n in range(40)] + [failed(60)] * 14
     found = on_threads(fed(lines))
-    assert network_monitoring.summary(found).splitlines()[1:] == [
+    assert str(network_monitoring.Summary.of(found)).splitlines()[1:] == [
         "  192.0.2.0  14 failures in 1 windows",
         "  192.0.2.7  14 failures in 1 windows",
         "  192.0.2.1  13 failures in 1 windows",

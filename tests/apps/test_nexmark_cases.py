@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.apps import APPS
-from anabranch.apps.nexmark import QUERIES, build, summary
+from anabranch.apps.nexmark import QUERIES, Summary, build
 from anabranch.errors import BuildError
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import cases, rows_of
@@ -95,7 +95,7 @@ def test_rates_may_be_extreme(rate_per_s):
 
 def test_the_summary_shows_the_last_results_shortly():
     table = pa.table({"auction": list(range(1000)), "extra": ["x" * 100] * 1000})
-    lines = summary({"out": table}).splitlines()
+    lines = str(Summary.of({"out": table})).splitlines()
     assert lines[0] == "1,000 results; the last:"
     assert lines[-1] == "  auction 999, extra " + "x" * 23 + "…"
     assert len(lines) == 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import anabranch as ab
-from anabranch.apps.nexmark import QUERIES, build, summary
+from anabranch.apps.nexmark import QUERIES, Summary, build
 from anabranch.errors import AnabranchError
 from anabranch.graph import Role
 from anabranch.io.saving import save
@@ -83,7 +83,7 @@ def test_an_empty_file_has_no_results(query, tmp_path):
     file.write_text("")
     result = run_sequential(build(query=query, input=file))
     assert result.rows("out") == []
-    assert summary(result.outputs) == "0 results"
+    assert str(Summary.of(result.outputs)) == "0 results"
 
 
 def test_texts_may_be_missing():

@@ -107,7 +107,7 @@ def test_a_file_of_one_time_that_no_clock_can_take_has_no_results(tmp_path, quer
     app = APPS[f"nexmark-{query}"]
     found = run_sequential(app.build(input=str(path))).outputs
     assert {name: table.num_rows for name, table in found.items() if table.num_rows} == {sink: 1}
-    assert app.module.summary(found) == "0 results"
+    assert str(app.module.Summary.of(found)) == "0 results"
 
 
 def test_a_tweet_of_the_last_second_is_set_aside(tmp_path):
@@ -116,7 +116,7 @@ def test_a_tweet_of_the_last_second_is_set_aside(tmp_path):
     app = APPS["sentiment"]
     found = run_sequential(app.build(input=str(tmp_path / "tweets.jsonl"))).outputs
     assert found["late"].num_rows == 1
-    assert "no hashtags" in app.module.summary(found)
+    assert "no hashtags" in str(app.module.Summary.of(found))
 
 
 @pytest.mark.parametrize("query", ["q4", "q6", "q9"])
@@ -144,4 +144,4 @@ def test_an_auction_that_ends_beyond_the_calendar_is_bad_and_harms_no_other(tmp_
     found = run_sequential(app.build(input=paths)).outputs
     assert found["auction.bad"]["error"].to_pylist() == ["a year outside of 1 to 9999 in 'expires'"]
     assert found["out"].num_rows == 1
-    assert app.module.summary(found).startswith("1 results")
+    assert str(app.module.Summary.of(found)).startswith("1 results")

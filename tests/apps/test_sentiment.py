@@ -289,7 +289,7 @@ def test_an_empty_file_gives_nothing_and_says_so(found):
     assert {name: table.num_rows for name, table in result.outputs.items()} == dict.fromkeys(
         ["stored", "tweets.bad", "dated.bad", "late", "mood", "users", "out"], 0
     )
-    assert sentiment.summary(result.outputs) == (
+    assert str(sentiment.Summary.of(result.outputs)) == (
         "0 English tweets of 0 users, mood +0.00\nno hashtags"
     )
 
@@ -336,7 +336,7 @@ def test_raw_tweets_are_stored_where_it_is_said(tmp_path):
 
 def test_it_says_what_it_found():
     result = run_sequential(sentiment.build(rows=30, malformed=0))
-    lines = sentiment.summary(result.outputs).splitlines()
+    lines = str(sentiment.Summary.of(result.outputs)).splitlines()
     assert lines[0].startswith(f"{len(result.rows('mood'))} English tweets of ")
     assert lines[1].endswith("; the last:")
     assert lines[2].split()[0] == "1"

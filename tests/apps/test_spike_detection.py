@@ -169,12 +169,12 @@ def test_a_null_in_a_typed_file_is_a_bad_row(tmp_path):
 def test_an_empty_file_gives_nothing(tmp_path):
     (tmp_path / "none.jsonl").write_text("")
     found = run_sequential(spike_detection.build(input=str(tmp_path / "none.jsonl"))).outputs
-    assert spike_detection.summary(found) == "0 of 0 readings are spikes"
+    assert str(spike_detection.Summary.of(found)) == "0 of 0 readings are spikes"
 
 
 def test_the_summary_shows_the_largest_spikes():
     found = on_threads(spike_detection.build(rows=20_000))
-    said = spike_detection.summary(found).splitlines()
+    said = str(spike_detection.Summary.of(found)).splitlines()
     assert said[0].startswith(f"{sum(found['out']['spike'].to_pylist()):,} of 20,000 readings")
     assert len(said) == 6
 

@@ -69,7 +69,7 @@ def test_files_give_what_the_same_lines_give_otherwise(tmp_path):
 def test_an_empty_file_has_no_words(tmp_path):
     (tmp_path / "empty.txt").write_text("")
     table = collected(quick(input=str(tmp_path / "empty.txt")))
-    assert synthetic_word_count.summary({"out": table}) == "top words of 0:"
+    assert str(synthetic_word_count.Summary.of({"out": table})) == "top words of 0:"
 
 
 def test_it_does_not_matter_how_it_is_run():

@@ -135,7 +135,7 @@ def test_a_million_different_words_are_counted_in_some_seconds(tmp_path):
 
 def test_the_summary_shows_what_came_most_often():
     flow = word_count.build(text="\n".join(f"w{n} " * (n + 1) for n in range(30)))
-    said = word_count.summary({"out": collected(flow)}).splitlines()
+    said = str(word_count.Summary.of({"out": collected(flow)})).splitlines()
     assert said[0] == "top words of 30:"
     assert len(said) == 1 + word_count.TOP
     assert said[1].split() == ["w29", "30"]
@@ -143,7 +143,7 @@ def test_the_summary_shows_what_came_most_often():
 
 def test_the_summary_of_nothing_says_so():
     table = run_sequential(word_count.build(text="")).outputs["out"]
-    assert word_count.summary({"out": table}) == "top words of 0:"
+    assert str(word_count.Summary.of({"out": table})) == "top words of 0:"
 
 
 def test_it_is_known_by_name():

@@ -105,4 +105,4 @@ def test_a_key_for_every_row_is_no_trouble(name, request):
     flow = make()
     got, _ = run_by("local", flow, [Plan.sequential(flow)], 0, request)
     as_expected(got.outputs)
-    assert APPS[name].summary(got.outputs).strip()
+    assert str(APPS[name].module.Summary.of(got.outputs)).strip()

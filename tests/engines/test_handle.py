@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import anabranch as ab
+from anabranch.engines import handle
 from anabranch.engines.engine import Options
 from anabranch.engines.handle import Run
 from anabranch.engines.local.engine import LocalEngine
 from anabranch.errors import OperatorError
-from anabranch.events import Event
+from anabranch.events import Decision, Event, Kind, Observed, Reconfiguration
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
 from anabranch.view.outcome import in_words
+from tests.adapt.scripted import observation
 
 
 def numbers(step: Any = None) -> Flow:
@@ -109,3 +112,38 @@ def test_a_start_that_nobody_noticed_is_not_told() -> None:
     result = slow_start(wall_s=0.0).result()
     assert result.starting_s == 0.0
     assert "to start" not in in_words(result)
+
+
+def test_a_handle_remembers_the_newest_events_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endless run tells something every second, and may change its plan for ever."""
+    monkeypatch.setattr(handle, "JOURNAL", 3)
+    monkeypatch.setattr(handle, "RECENT", 3)
+    flow = numbers()
+    run = Run(flow.name, LocalEngine(flow, None, Options()))
+    for second in range(10):
+        run.hear(Decision(float(second), "auto", Kind.NOTED, "nothing to gain"))
+        run.hear(Observed(observation(Plan.sequential(flow), at_s=float(second))))
+    assert [decision.at_s for decision in run.decisions] == [7.0, 8.0, 9.0]
+    assert [seen.at_s for seen in run.recent_progress] == [7.0, 8.0, 9.0]
+
+
+@pytest.mark.parametrize("engine", ["local", "simulator"])
+def test_an_engine_remembers_the_newest_plan_changes(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module(f"anabranch.engines.{engine}.engine"), "CHANGES", 2)
+    flow = Flow("endless")
+    rows = flow.source("s", ab.generate(lambda rng, index: {"v": index}, "v: int64", rate_per_s=99))
+    rows.map("same", lambda batch: {}, keeps="*").sink("out", ab.collect(limit=0))
+    changes: list[Reconfiguration] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Reconfiguration):
+            changes.append(event)
+
+    with ab.start(flow, engine=engine, plan=ab.plan(flow), listener=hear) as run:
+        for replicas in (2, 3, 4):
+            run.apply(run.plan.with_replicas("same", replicas))
+            while len(changes) < replicas - 1:
+                run.await_termination(0.01)
+        assert run.reconfigurations == changes[1:]

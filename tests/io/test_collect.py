@@ -1,7 +1,11 @@
+import pickle
+import sys
+import warnings
+
 import pyarrow as pa
 import pytest
 
-from anabranch.errors import SinkError
+from anabranch.errors import BuildError, SinkError
 from anabranch.io import collect
 
 SCHEMA = pa.schema([("x", pa.int64())])
@@ -11,8 +15,8 @@ def batch(*numbers):
     return pa.record_batch({"x": list(numbers)}, schema=SCHEMA)
 
 
-def with_versions(versions):
-    sink = collect()
+def with_versions(versions, limit=None):
+    sink = collect(limit)
     sink.open(SCHEMA, -1)
     for version in range(versions):
         sink.write(batch(version))
@@ -69,3 +73,60 @@ def test_there_is_no_table_before_a_run():
 def test_rows_with_other_columns_are_refused():
     with pytest.raises(SinkError, match=r"columns \['x'\], got \['x', 'y'\]"):
         with_versions(0).write(pa.record_batch({"x": [1], "y": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("limit", "kept", "dropped"), [(0, [], 7), (1, [6], 6), (3, [4, 5, 6], 4), (9, [*range(7)], 0)]
+)
+def test_with_a_limit_the_last_rows_are_kept_and_the_others_counted(limit, kept, dropped):
+    sink = with_versions(2, limit)
+    sink.write(batch(2, 3, 4))
+    sink.write(batch(5, 6))
+    sink.commit(2)
+    assert (rows(sink), sink.dropped) == (kept, dropped)
+
+
+def test_without_a_limit_nothing_is_dropped():
+    assert with_versions(3).dropped == 0
+
+
+def test_of_a_large_commit_only_the_rows_within_the_limit_stay_in_memory():
+    sink = with_versions(0, limit=10)
+    before = pa.total_allocated_bytes()
+    sink.write(batch(*range(100_000)))
+    sink.commit(0)
+    assert pa.total_allocated_bytes() - before < 10_000
+
+
+def test_a_fresh_start_has_dropped_nothing():
+    sink = with_versions(3, limit=1)
+    sink.open(SCHEMA, 2)
+    assert (rows(sink), sink.dropped) == ([2], 2)
+    sink.open(SCHEMA, -1)
+    assert (rows(sink), sink.dropped) == ([], 0)
+
+
+def test_a_limit_below_zero_is_refused():
+    with pytest.raises(BuildError, match="a limit of 0 rows or more, got -1"):
+        collect(limit=-1)
+
+
+def test_a_sink_without_a_limit_that_grows_large_warns_once(monkeypatch):
+    monkeypatch.setattr(sys.modules[type(collect()).__module__], "LARGE_BYTES", 20)
+    sink = with_versions(2)
+    with pytest.warns(RuntimeWarning, match=r"in 3 rows, .*: collect\(limit=…\) keeps the last"):
+        extended(sink, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        extended(sink, 3)
+        extended(with_versions(2, limit=100), 2)
+
+
+def extended(sink, version):
+    sink.write(batch(version))
+    sink.commit(version)
+
+
+def test_what_is_collected_does_not_travel_to_workers():
+    sink = with_versions(100)
+    assert len(pickle.dumps(sink)) < 1000 + len(pickle.dumps(collect()))

@@ -25,6 +25,8 @@ PATIENCE_PERIODS = 30
 """A plan that is not in force after so many periods is given up."""
 MOST_LOOKS = 20
 """A trial that a policy has not judged after so many looks is reverted."""
+MOST_BARRED = 1000
+"""Plans that did not help, of which the newest are remembered."""
 NUMBERS = re.compile(r"[\d.,]+")
 """What does not make a line of the journal another one."""
 
@@ -231,7 +233,8 @@ class Controller:
             self._note(Kind.FAILED, f"the plan from before cannot come back: {error}")
 
     def _bar(self, plan: Plan, seen: Seen) -> None:
-        self._blacklist = {**self._blacklist, plan: Load.of(seen)}
+        barred = {**self._blacklist, plan: Load.of(seen)}
+        self._blacklist = dict(list(barred.items())[-MOST_BARRED:])
 
     def _note(self, kind: Kind, why: str) -> None:
         """A line in the journal; the same line twice in a row says no more than once."""

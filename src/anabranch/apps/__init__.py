@@ -2,10 +2,10 @@
 
 A module owes `build(...) -> Flow`, whose arguments are its configuration, all by keyword and all
 with defaults. Where it takes `input` (the user's own files), `rows` (how much to generate, None for
-an endless stream) and `seed`, the command line offers them; `summary(found) -> str` says what was
-found, from what each sink got. The sink of the main result is called `out`. One that has variants
-also has `variant(...)`, which gives what describes the one that an argument chooses; and where the
-defaults of others depend on that, `usual(...)`, which gives those.
+an endless stream) and `seed`, the command line offers them. `Summary` says what was found, from
+what each sink gets (`parts/summary.py`). The sink of the main result is called `out`. One that has
+variants also has `variant(...)`, which gives what describes the one that an argument chooses; and
+where the defaults of others depend on that, `usual(...)`, which gives those.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-import pyarrow as pa
-
+from anabranch.apps.parts.summary import AppSummary
 from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow
 
@@ -70,10 +69,10 @@ class App:
         flow: Flow = self.module.build(**{**config, **self.given})
         return flow
 
-    def summary(self, found: Mapping[str, pa.Table]) -> str:
-        """What was found, from what each sink got."""
-        said: str = self.module.summary(found)
-        return said
+    def summary(self) -> AppSummary:
+        """A summary of what its sinks get, which have got nothing yet."""
+        summary: AppSummary = self.module.Summary()
+        return summary
 
 
 def _named(name: str, **given: Any) -> App:

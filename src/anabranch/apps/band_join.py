@@ -7,7 +7,7 @@ one comparison in about 250,000 finds a pair. No key could route such tuples: th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from anabranch.apps.parts.arguments import a_count, a_duration, a_number, require
 from anabranch.apps.parts.inputs import FAR, Input, paths_of, read_rows
+from anabranch.apps.parts.summary import AppSummary, Condensed, first
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.scale_join import DEFAULT_BUCKETS
 from anabranch.operators.scale_join_bands import band
 
+SHOWN = 5
 NEAR = 10
 LARGEST = 10_000
 _MICROSECONDS = 1_000_000
@@ -98,22 +100,30 @@ def build(
     return flow
 
 
-def summary(found: Mapping[str, pa.Table]) -> str:
+class Summary(AppSummary):
     """How many pairs there are, and the first of them.
 
     Example:
         >>> pairs = pa.table({"x": [7], "y": [1.5], "a": [9], "b": [2.0]})
-        >>> print(summary({"out": pairs}))
+        >>> print(Summary.of({"out": pairs}))
         1 pairs:
           x 7 beside a 9, y 1.5 beside b 2.0
     """
-    table = found["out"]
-    shown = table.select(["x", "a", "y", "b"]).slice(0, 5).to_pylist()
-    lines = [
-        f"  x {row['x']} beside a {row['a']}, y {row['y']:.1f} beside b {row['b']:.1f}"
-        for row in shown
-    ]
-    return "\n".join([f"{table.num_rows:,} pairs:", *lines])
+
+    def __init__(self) -> None:
+        self._pairs, self._first = 0, Condensed(first(SHOWN))
+
+    def add(self, sink: str, rows: pa.Table) -> None:
+        if sink == "out":
+            self._pairs += rows.num_rows
+            self._first.add(rows.select(["x", "a", "y", "b"]))
+
+    def __str__(self) -> str:
+        lines = [
+            f"  x {row['x']} beside a {row['a']}, y {row['y']:.1f} beside b {row['b']:.1f}"
+            for row in self._first.rows()
+        ]
+        return "\n".join([f"{self._pairs:,} pairs:", *lines])
 
 
 Times = Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]

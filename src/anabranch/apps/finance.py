@@ -18,7 +18,6 @@ Prices are whole cents and volumes whole shares, so sums are exact however the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from itertools import islice, product
 from string import ascii_uppercase
@@ -34,6 +33,7 @@ from anabranch.apps.parts.columns import required
 from anabranch.apps.parts.draws import zipf
 from anabranch.apps.parts.inputs import FAR, Input, paths_of, read_rows
 from anabranch.apps.parts.recent import Recent
+from anabranch.apps.parts.summary import AppSummary, Condensed, distinct, greatest
 from anabranch.apps.parts.wanted import described
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
@@ -211,24 +211,35 @@ def bargains(batch: pa.RecordBatch, state: KeyedState) -> tuple[dict[str, Any], 
     return {"vwap": known[found], "index": index}, found
 
 
-def summary(found: Mapping[str, pa.Table]) -> str:
+class Summary(AppSummary):
     """How many bargains there are, and the best of them.
 
     Example:
         >>> cheap = {"ticker": ["IBM"], "ask": [9_900], "size": [200], "vwap": [9_902.5]}
-        >>> print(summary({"out": pa.table({**cheap, "index": [2436.5]})}))
+        >>> print(Summary.of({"out": pa.table({**cheap, "index": [2436.5]})}))
         1 bargains in 1 tickers, the best:
           IBM  200 shares at 99.00, average 99.025, index 2.44e+03
     """
-    table = found["out"]
-    best = table.sort_by([("index", "descending"), ("ticker", "ascending")]).slice(0, TOP)
-    lines = [
-        f"  {row['ticker']}  {row['size']:,} shares at {row['ask'] / 100:,.2f}, "
-        f"average {row['vwap'] / 100:,.3f}, index {row['index']:.3g}"
-        for row in best.to_pylist()
-    ]
-    tickers = pc.count_distinct(table["ticker"]).as_py()
-    return "\n".join([f"{table.num_rows:,} bargains in {tickers:,} tickers, the best:", *lines])
+
+    def __init__(self) -> None:
+        order = [("index", "descending"), ("ticker", "ascending")]
+        self._bargains, self._best = 0, Condensed(greatest(TOP, order))
+        self._tickers = Condensed(distinct("ticker"))
+
+    def add(self, sink: str, rows: pa.Table) -> None:
+        if sink == "out":
+            self._bargains += rows.num_rows
+            self._best.add(rows)
+            self._tickers.add(rows)
+
+    def __str__(self) -> str:
+        lines = [
+            f"  {row['ticker']}  {row['size']:,} shares at {row['ask'] / 100:,.2f}, "
+            f"average {row['vwap'] / 100:,.3f}, index {row['index']:.3g}"
+            for row in self._best.rows()
+        ]
+        said = f"{self._bargains:,} bargains in {len(self._tickers):,} tickers, the best:"
+        return "\n".join([said, *lines])
 
 
 class Market:

@@ -14,7 +14,6 @@ letter, multiplied; its probabilities are whole millionths, so scores are exact.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
@@ -28,12 +27,14 @@ from anabranch.apps.parts.columns import required
 from anabranch.apps.parts.draws import draws, whole_draws
 from anabranch.apps.parts.inputs import Input, paths_of, read_rows
 from anabranch.apps.parts.recent import Recent
+from anabranch.apps.parts.summary import AppSummary, Condensed, distinct, grouped
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
 from anabranch.operators.runs import Runs
 from anabranch.operators.screen import screen
 
+SHOWN = 5
 AMOUNT = {"L": (84, 12, 4), "N": (10, 86, 4), "H": (30, 50, 20)}
 ITEM = {"N": (96, 4), "H": (80, 20)}
 PAUSE = {"L": (80, 16, 4), "N": (8, 88, 4), "S": (10, 60, 30)}
@@ -145,27 +146,38 @@ def build(
     return flow
 
 
-def summary(found: Mapping[str, pa.Table]) -> str:
+class Summary(AppSummary):
     """How many outliers there are, and the accounts that have most of them.
 
     Example:
         >>> scored = {"account": [1, 2, 1], "score": [0.9, 0.5, 0.85]}
         >>> table = pa.table({**scored, "outlier": [True, False, True]})
-        >>> print(summary({"out": table}))
+        >>> print(Summary.of({"out": table}))
         2 of 3 transactions are outliers, on 1 of 2 accounts:
           account 1: 2, scores up to 0.900
     """
-    table = found["out"]
-    outliers = table.filter(table["outlier"])
-    worst = outliers.group_by("account").aggregate([("outlier", "count"), ("score", "max")])
-    ranked = worst.sort_by([("outlier_count", "descending"), ("account", "ascending")])
-    lines = [
-        f"  account {row['account']}: {row['outlier_count']:,}, scores up to {row['score_max']:.3f}"
-        for row in ranked.slice(0, 5).to_pylist()
-    ]
-    accounts = f"{worst.num_rows:,} of {pc.count_distinct(table['account']).as_py():,} accounts"
-    said = f"{outliers.num_rows:,} of {table.num_rows:,} transactions are outliers, on {accounts}:"
-    return "\n".join([said, *lines])
+
+    def __init__(self) -> None:
+        self._transactions = 0
+        self._accounts = Condensed(distinct("account"))
+        self._worst = Condensed(grouped(["account"], outlier="sum", score="max"))
+
+    def add(self, sink: str, rows: pa.Table) -> None:
+        if sink == "out":
+            self._transactions += rows.num_rows
+            self._accounts.add(rows)
+            self._worst.add(rows.filter(rows["outlier"]))
+
+    def __str__(self) -> str:
+        ranked = self._worst.rows([("outlier", "descending"), ("account", "ascending")])
+        lines = [
+            f"  account {row['account']}: {row['outlier']:,}, scores up to {row['score']:.3f}"
+            for row in ranked[:SHOWN]
+        ]
+        outliers = sum(row["outlier"] for row in ranked)
+        accounts = f"{len(ranked):,} of {len(self._accounts):,} accounts"
+        said = f"{outliers:,} of {self._transactions:,} transactions are outliers, on {accounts}:"
+        return "\n".join([said, *lines])
 
 
 MOST_ACCOUNTS = (1 << 31) - 1

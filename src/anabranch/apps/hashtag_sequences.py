@@ -10,7 +10,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from anabranch.apps.parts.arguments import Wanted, a_count, require, some_texts
 from anabranch.apps.parts.draws import zipf
 from anabranch.apps.parts.inputs import Input, paths_of, read_rows
+from anabranch.apps.parts.summary import AppSummary, Condensed, grouped
 from anabranch.apps.parts.tweets import hashtags_in, words
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory
@@ -146,22 +147,30 @@ def tags_of(batch: pa.RecordBatch) -> pa.ListArray:
     return pa.ListArray.from_arrays(offsets, in_order)
 
 
-def summary(found: Mapping[str, pa.Table]) -> str:
+class Summary(AppSummary):
     """The hashtags with most sequences.
 
     Example:
-        >>> print(summary({"out": pa.table({"hashtag": ["b", "a", "b"], "n": [1, 1, 2]})}))
+        >>> print(Summary.of({"out": pa.table({"hashtag": ["b", "a", "b"], "n": [1, 1, 2]})}))
         sequences of 2 hashtags:
           #b  2
           #a  1
     """
-    # Counts only grow, so the greatest one told of a hashtag is its last.
-    counts = found["out"].group_by("hashtag").aggregate([("n", "max")])
-    top = counts.sort_by([("n_max", "descending"), ("hashtag", "ascending")]).slice(0, TOP)
-    shown = [(str(row["hashtag"]), f"{row['n_max']:,}") for row in top.to_pylist()]
-    width = max((len(tag) for tag, _ in shown), default=0)
-    lines = [f"  #{tag:{width}}  {n}" for tag, n in shown]
-    return "\n".join([f"sequences of {counts.num_rows:,} hashtags:", *lines])
+
+    def __init__(self) -> None:
+        # Counts only grow, so the greatest one told of a hashtag is its last.
+        self._counts = Condensed(grouped(["hashtag"], n="max"))
+
+    def add(self, sink: str, rows: pa.Table) -> None:
+        if sink == "out":
+            self._counts.add(rows)
+
+    def __str__(self) -> str:
+        top = self._counts.rows([("n", "descending"), ("hashtag", "ascending")], TOP)
+        shown = [(str(row["hashtag"]), f"{row['n']:,}") for row in top]
+        width = max((len(tag) for tag, _ in shown), default=0)
+        lines = [f"  #{tag:{width}}  {n}" for tag, n in shown]
+        return "\n".join([f"sequences of {len(self._counts):,} hashtags:", *lines])
 
 
 def random_tweets(distinct: int, sequence: Sequence[str]) -> Any:

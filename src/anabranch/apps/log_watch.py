@@ -23,7 +23,6 @@ of the hour before. Lines that tell how far they are from UTC, as RFC 5424 has i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -38,12 +37,12 @@ from anabranch.apps.parts.inputs import FAR, Input, paths_of
 from anabranch.apps.parts.log_files import Year, last_day, log_files
 from anabranch.apps.parts.recent import Recent
 from anabranch.apps.parts.ssh_log import BREAK_INS, LAST_DAY, attempts, log_lines
+from anabranch.apps.parts.summary import AppSummary, Condensed, distinct, first
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
 from anabranch.operators.local_times import UTC_NAME
 from anabranch.operators.parse_syslog import parse_syslog
-from anabranch.operators.rows import python_rows
 from anabranch.operators.runs import Runs
 from anabranch.operators.shapes import expand
 from anabranch.state.positions import Ints
@@ -208,22 +207,33 @@ _ATTEMPT: dict[str, Any] = {
 }
 
 
-def summary(found: Mapping[str, pa.Table]) -> str:
+class Summary(AppSummary):
     """How many break-ins there were, and the first of them.
 
     Example:
         >>> from datetime import datetime
         >>> at = {"ts": [datetime(2026, 3, 4)], "user": ["root"], "rhost": ["192.0.2.7"]}
         >>> out = pa.table({**at, "seconds": [40], "bursts": [3], "break_in": [1]})
-        >>> print(summary({"out": out}))
+        >>> print(Summary.of({"out": out}))
         1 break-ins, at 1 users:
           2026-03-04 00:00:00  root from 192.0.2.7, which failed for 40 s; 3 bursts before
     """
-    table = found["out"]
-    lines = [
-        f"  {row['ts']}  {row['user']} from {row['rhost']}, "
-        f"which failed for {row['seconds']} s; {row['bursts']:,} bursts before"
-        for row in python_rows(table.slice(0, SHOWN))
-    ]
-    users = pc.count_distinct(table["user"]).as_py()
-    return "\n".join([f"{table.num_rows:,} break-ins, at {users:,} users:", *lines])
+
+    def __init__(self) -> None:
+        self._break_ins, self._first = 0, Condensed(first(SHOWN))
+        self._users = Condensed(distinct("user"))
+
+    def add(self, sink: str, rows: pa.Table) -> None:
+        if sink == "out":
+            self._break_ins += rows.num_rows
+            self._first.add(rows)
+            self._users.add(rows)
+
+    def __str__(self) -> str:
+        lines = [
+            f"  {row['ts']}  {row['user']} from {row['rhost']}, "
+            f"which failed for {row['seconds']} s; {row['bursts']:,} bursts before"
+            for row in self._first.rows()
+        ]
+        said = f"{self._break_ins:,} break-ins, at {len(self._users):,} users:"
+        return "\n".join([said, *lines])

@@ -22,7 +22,6 @@ the hour before. Lines that tell how far they are from UTC, as RFC 5424 has it, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -35,6 +34,7 @@ from anabranch.apps.parts.columns import LINES
 from anabranch.apps.parts.inputs import FAR, Input, paths_of
 from anabranch.apps.parts.log_files import Year, last_day, log_files
 from anabranch.apps.parts.ssh_log import LAST_DAY, attempts, log_lines
+from anabranch.apps.parts.summary import AppSummary, Condensed, grouped
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators import aggregates
@@ -147,19 +147,27 @@ def _difference(batch: pa.RecordBatch) -> dict[str, Any]:
     return {"seconds": took.cast(pa.duration("s"), safe=False).cast(pa.int64())}
 
 
-def summary(found: Mapping[str, pa.Table]) -> str:
+class Summary(AppSummary):
     """The hosts that failed most often.
 
     Example:
         >>> seen = pa.table({"rhost": ["192.0.2.7", "192.0.2.7"], "failures": [7, 5]})
-        >>> print(summary({"out": seen}))
+        >>> print(Summary.of({"out": seen}))
         1 hosts tried to break in:
           192.0.2.7  12 failures in 2 windows
     """
-    by_host = found["out"].group_by("rhost").aggregate([("failures", "sum"), ([], "count_all")])
-    top = by_host.sort_by([("failures_sum", "descending"), ("rhost", "ascending")])
-    lines = [
-        f"  {row['rhost']}  {row['failures_sum']:,} failures in {row['count_all']:,} windows"
-        for row in top.slice(0, SHOWN).to_pylist()
-    ]
-    return "\n".join([f"{by_host.num_rows:,} hosts tried to break in:", *lines])
+
+    def __init__(self) -> None:
+        self._hosts = Condensed(grouped(["rhost"], failures="sum", windows="sum"))
+
+    def add(self, sink: str, rows: pa.Table) -> None:
+        if sink == "out":
+            one_each = pa.array(np.ones(rows.num_rows, np.int64))
+            self._hosts.add(rows.append_column("windows", one_each))
+
+    def __str__(self) -> str:
+        lines = [
+            f"  {row['rhost']}  {row['failures']:,} failures in {row['windows']:,} windows"
+            for row in self._hosts.rows([("failures", "descending"), ("rhost", "ascending")], SHOWN)
+        ]
+        return "\n".join([f"{len(self._hosts):,} hosts tried to break in:", *lines])

@@ -18,7 +18,6 @@ when the hashtags hang on Op4, and are of English tweets. `parse`, `dated`, `dat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
 from heapq import nsmallest
@@ -33,6 +32,7 @@ import pyarrow.compute as pc
 from anabranch.apps.parts.arguments import a_count, a_duration, a_number, a_share, a_text, require
 from anabranch.apps.parts.columns import LINES
 from anabranch.apps.parts.inputs import FAR, Input, paths_of, text_files
+from anabranch.apps.parts.summary import AppSummary, Condensed, grouped, last
 from anabranch.apps.parts.tweets import (
     LANGUAGES,
     STOP_WORDS,
@@ -48,7 +48,6 @@ from anabranch.io import collect, generate, parquet
 from anabranch.operators.aggregates import count, mean
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.parse import parse_json
-from anabranch.operators.rows import python_rows
 from anabranch.operators.screen import screen
 from anabranch.operators.shapes import Expand, Filter, expand
 from anabranch.operators.shared import buckets_of
@@ -165,31 +164,52 @@ def build(
     return flow
 
 
-def summary(found: Mapping[str, pa.Table]) -> str:
+class Summary(AppSummary):
     """The mood, how many users there are, and what trended last.
 
     Example:
         >>> mood = pa.table({"tweets": [1, 2], "mood": [3.0, 1.0]})
         >>> users = pa.table({"user": ["ann", "ben"], "tweets": [1, 1], "mood": [3.0, -1.0]})
         >>> none = pa.table({"window_end": [], "rank": [], "hashtag": [], "n": []})
-        >>> print(summary({"mood": mood, "users": users, "out": none}))
+        >>> print(Summary.of({"mood": mood, "users": users, "out": none}))
         2 English tweets of 2 users, mood +1.00
         no hashtags
     """
-    so_far = found["mood"]
-    last = so_far.slice(max(so_far.num_rows - 1, 0)).to_pylist() or [{"tweets": 0, "mood": 0.0}]
-    users = len(pc.unique(found["users"]["user"]))
-    said = f"{last[0]['tweets']:,} English tweets of {users:,} users, mood {last[0]['mood']:+.2f}"
-    lines = [said]
-    ranking = found["out"]
-    if not ranking.num_rows:
-        return "\n".join([*lines, "no hashtags"])
-    windows = pc.unique(ranking["window_end"])
-    first = ranking.filter(pc.equal(ranking["rank"], 1))["hashtag"]
-    lines.append(f"{len(windows):,} rankings, led by {len(pc.unique(first)):,} hashtags; the last:")
-    trend = ranking.filter(pc.equal(ranking["window_end"], pc.max(windows)))
-    lines += [f"  {row['rank']:>2}  #{row['hashtag']}  {row['n']:,}" for row in python_rows(trend)]
-    return "\n".join(lines)
+
+    def __init__(self) -> None:
+        self._mood, self._users = Condensed(last(1)), Condensed(grouped(["user"]))
+        self._rankings = 0
+        self._leaders, self._trend = Condensed(grouped(["hashtag"])), Condensed(_last_window)
+
+    def add(self, sink: str, rows: pa.Table) -> None:
+        if sink == "mood":
+            self._mood.add(rows)
+        elif sink == "users":
+            self._users.add(rows)
+        elif sink == "out":
+            # Each ranking has one first, and they come window by window.
+            leading = rows.filter(pc.equal(rows["rank"], 1))
+            self._rankings += leading.num_rows
+            self._leaders.add(leading)
+            self._trend.add(rows)
+
+    def __str__(self) -> str:
+        (now,) = self._mood.rows() or [{"tweets": 0, "mood": 0.0}]
+        lines = [
+            f"{now['tweets']:,} English tweets of {len(self._users):,} users, "
+            f"mood {now['mood']:+.2f}"
+        ]
+        if not self._rankings:
+            return "\n".join([*lines, "no hashtags"])
+        led = f"led by {len(self._leaders):,} hashtags; the last:"
+        lines.append(f"{self._rankings:,} rankings, {led}")
+        trend = self._trend.rows()
+        lines += [f"  {row['rank']:>2}  #{row['hashtag']}  {row['n']:,}" for row in trend]
+        return "\n".join(lines)
+
+
+def _last_window(ranking: pa.Table) -> pa.Table:
+    return ranking.filter(pc.equal(ranking["window_end"], pc.max(ranking["window_end"])))
 
 
 def undated(batch: pa.RecordBatch) -> pa.Array:

@@ -13,7 +13,6 @@ is not a number, as from a broken sensor, leaves without an average and is part 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,12 +23,14 @@ import pyarrow.compute as pc
 from anabranch.apps.parts.arguments import a_count, a_number, a_share, require
 from anabranch.apps.parts.draws import draws
 from anabranch.apps.parts.inputs import Input, paths_of, read_rows
+from anabranch.apps.parts.summary import AppSummary, Condensed, greatest
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
 from anabranch.operators.runs import Runs
 from anabranch.operators.shapes import Map, map
 
+SHOWN = 5
 WINDOW = 1000
 THRESHOLD = 0.03
 DEVICES = 54
@@ -175,27 +176,37 @@ def build(
     return flow
 
 
-def summary(found: Mapping[str, pa.Table]) -> str:
+class Summary(AppSummary):
     """How many spikes there are, and the largest of them.
 
     Example:
         >>> readings = {"device": [1, 1], "value": [20.0, 30.0], "average": [20.0, 25.0]}
-        >>> print(summary({"out": pa.table({**readings, "spike": [False, True]})}))
+        >>> print(Summary.of({"out": pa.table({**readings, "spike": [False, True]})}))
         1 of 2 readings are spikes; the largest:
           sensor 1 read 30.0 at an average of 25.00, off by 20.0 %
     """
-    table = found["out"]
-    spikes = table.filter(table["spike"])
-    off = pc.abs(pc.subtract(spikes["value"], spikes["average"]))
-    largest = spikes.append_column("off", pc.divide(off, pc.abs(spikes["average"])))
-    shown = largest.sort_by([("off", "descending")]).slice(0, 5).to_pylist()
-    lines = [
-        f"  sensor {row['device']} read {row['value']:.1f} at an average of {row['average']:.2f}, "
-        f"off by {row['off']:.1%}".replace("%", " %")
-        for row in shown
-    ]
-    said = f"{spikes.num_rows:,} of {table.num_rows:,} readings are spikes"
-    return "\n".join([f"{said}; the largest:", *lines]) if lines else said
+
+    def __init__(self) -> None:
+        self._readings = self._spikes = 0
+        self._largest = Condensed(greatest(SHOWN, [("off", "descending")]))
+
+    def add(self, sink: str, rows: pa.Table) -> None:
+        if sink == "out":
+            spikes = rows.filter(rows["spike"])
+            off = pc.abs(pc.subtract(spikes["value"], spikes["average"]))
+            share = pc.divide(off, pc.abs(spikes["average"]))
+            self._readings += rows.num_rows
+            self._spikes += spikes.num_rows
+            self._largest.add(spikes.append_column("off", share))
+
+    def __str__(self) -> str:
+        lines = [
+            f"  sensor {row['device']} read {row['value']:.1f} at an average of "
+            f"{row['average']:.2f}, off by {row['off']:.1%}".replace("%", " %")
+            for row in self._largest.rows()
+        ]
+        said = f"{self._spikes:,} of {self._readings:,} readings are spikes"
+        return "\n".join([f"{said}; the largest:", *lines]) if lines else said
 
 
 def random_readings(devices: int, spikes: float, seed: int) -> Any:

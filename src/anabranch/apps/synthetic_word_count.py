@@ -9,11 +9,11 @@ from __future__ import annotations
 from anabranch.apps.micro.operators import wait
 from anabranch.apps.parts.arguments import a_count, a_number, a_text, require, unless
 from anabranch.apps.parts.inputs import Input
-from anabranch.apps.word_count import counted, lines_of, summary, zipf_lines
+from anabranch.apps.word_count import Summary, counted, lines_of, zipf_lines
 from anabranch.flow import Flow
 from anabranch.io import collect
 
-__all__ = ["build", "summary"]
+__all__ = ["Summary", "build"]
 
 WAIT_MS = 1.0
 

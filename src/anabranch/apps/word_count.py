@@ -5,7 +5,6 @@ The classic first example, and the yardstick of BriskStream and of the stepwise 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from anabranch.apps.parts.arguments import a_count, a_text, require, unless
 from anabranch.apps.parts.columns import LINES
 from anabranch.apps.parts.draws import zipf
 from anabranch.apps.parts.inputs import Input, paths_of, text_files
+from anabranch.apps.parts.summary import AppSummary, Condensed, grouped
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate, memory
 from anabranch.io.source import Source
@@ -81,23 +81,31 @@ def counted(lines: Stream) -> Stream:
     return words.aggregate("count", key="word", n=count(), emit="changes")
 
 
-def summary(found: Mapping[str, pa.Table]) -> str:
+class Summary(AppSummary):
     """The words that came most often, from all that the sink got.
 
     Example:
-        >>> print(summary({"out": pa.table({"word": ["to", "be", "to"], "n": [1, 2, 3]})}))
+        >>> print(Summary.of({"out": pa.table({"word": ["to", "be", "to"], "n": [1, 2, 3]})}))
         top words of 2:
           to  3
           be  2
     """
-    # Counts only grow, so the greatest one told of a word is its last.
-    counts = found["out"].group_by("word").aggregate([("n", "max")])
-    top = counts.sort_by([("n_max", "descending"), ("word", "ascending")]).slice(0, TOP)
-    shown = [(str(row["word"]), f"{row['n_max']:,}") for row in top.to_pylist()]
-    width = max((len(word) for word, _ in shown), default=0)
-    places = max((len(n) for _, n in shown), default=0)
-    lines = [f"  {word:{width}}  {n:>{places}}" for word, n in shown]
-    return "\n".join([f"top words of {counts.num_rows:,}:", *lines])
+
+    def __init__(self) -> None:
+        # Counts only grow, so the greatest one told of a word is its last.
+        self._counts = Condensed(grouped(["word"], n="max"))
+
+    def add(self, sink: str, rows: pa.Table) -> None:
+        if sink == "out":
+            self._counts.add(rows)
+
+    def __str__(self) -> str:
+        top = self._counts.rows([("n", "descending"), ("word", "ascending")], TOP)
+        shown = [(str(row["word"]), f"{row['n']:,}") for row in top]
+        width = max((len(word) for word, _ in shown), default=0)
+        places = max((len(n) for _, n in shown), default=0)
+        lines = [f"  {word:{width}}  {n:>{places}}" for word, n in shown]
+        return "\n".join([f"top words of {len(self._counts):,}:", *lines])
 
 
 def zipf_lines(distinct: int) -> Any:

@@ -19,7 +19,7 @@ from anabranch.apps import APPS
 from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow, read_plan
 from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.cli.planning import find_machine
-from anabranch.cli.results import found, places, unread
+from anabranch.cli.results import Results, unread
 from anabranch.cli.stopping import STOPS, again, code_of
 from anabranch.cli.telling import tell
 from anabranch.cli.watching import (
@@ -35,7 +35,6 @@ from anabranch.cli.watching import (
 )
 from anabranch.engines.handle import Result, Run
 from anabranch.errors import AnabranchError, SourceError, UnknownNameError
-from anabranch.io import parquet
 from anabranch.io.local_paths import local_option
 from anabranch.run import rollback, start
 from anabranch.view.answers import counted
@@ -131,13 +130,11 @@ def run_app(
     endless = rows is not None or seconds is not None
     flow = find_flow(name, input, settings, endless)
     plan = read_plan(plan_file) if plan_file is not None else None
-    folders = None if out is None else places(flow, out, resumes=checkpoint is not None)
-    if folders is not None:
-        flow = flow.writing({sink: parquet(to, overwrite) for sink, to in folders.items()})
+    results = Results(name, flow, engine, out, overwrite, resumes=checkpoint is not None)
     progress = Progress(name)
     begin = partial(
         start,
-        flow,
+        results.flow,
         engine=engine,
         plan=plan,
         checkpoint=checkpoint,
@@ -154,7 +151,7 @@ def run_app(
             watchers.control(handle)
             stopped = wait_for(handle, seconds)
         result = handle.result()
-        said = {"found": found(name, flow, engine, folders), "unread": list(unread(flow, result))}
+        said = {"found": results.found(), "unread": list(unread(flow, result))}
         typer.echo(json.dumps(as_object(name, result, flow) | said))
     else:
         with (
@@ -164,7 +161,7 @@ def run_app(
             handle = begin(listener=watchers.listeners)
             watchers.control(handle)
             stopped = wait_for(handle, seconds)
-        if lines := found(name, flow, engine, folders):
+        if lines := results.found():
             typer.echo("\n".join(lines) + "\n")
         typer.echo(in_words(handle.result(), flow))
     if stopped:

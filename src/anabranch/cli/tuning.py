@@ -20,6 +20,7 @@ from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow, 
 from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.cli.planning import find_machine
 from anabranch.cli.plotting import Plot, require_plots, tune_plot, write_picture
+from anabranch.cli.results import keeping_the_last
 from anabranch.cli.stopping import STOPS, code_of
 from anabranch.cli.telling import tell
 from anabranch.engines.handle import Run
@@ -102,6 +103,7 @@ def tune_app(
     flow = find_flow(name, input, settings, endless=True)
     if redis:
         flow = reading_streams(flow, redis, format)
+    flow = keeping_the_last(flow)
     plan = read_plan(plan_file) if plan_file is not None else None
     known = None if machine is None else find_machine(str(machine))
     found, progress = Rounds(decider.pace), Progress(name)

@@ -12,6 +12,9 @@ from anabranch.plan.machine import Machine
 from anabranch.plan.models.model import Model
 from anabranch.plan.plan import Plan
 
+CHANGES = 500
+"""Plan changes that an engine remembers: each has two plans of some kilobytes."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -74,7 +77,7 @@ class Engine(Protocol):
         """Wish for another plan."""
 
     def reconfigurations(self) -> list[Reconfiguration]:
-        """The plan changes so far."""
+        """The newest plan changes, as many as `CHANGES`."""
 
     def latency_ms(self, share: float) -> float:
         """The latency that a share of the tuples did not exceed."""

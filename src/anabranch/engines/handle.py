@@ -40,10 +40,10 @@ class Result:
         seconds: From the first batch to the end.
         latency_p50_ms: From reading a tuple to its result being visible, half of the tuples.
         latency_p99_ms: The same, all but one in a hundred.
-        reconfigurations: The plan changes on the way.
+        reconfigurations: The newest plan changes on the way.
         plan: The plan at the end.
         ended: Whether all sources had come to their end.
-        decisions: What the policy did, and why: the journal.
+        decisions: What the policy did last, and why: the end of the journal.
         skipped: By step, rows that were malformed or on which its code raised; none where zero.
         late: By step, rows that a clock set aside; none where zero.
         error: What the run failed with, as `await_termination` raises it; None if it did not.
@@ -179,12 +179,12 @@ class Run:
 
     @property
     def reconfigurations(self) -> list[Reconfiguration]:
-        """The plan changes so far."""
+        """The newest plan changes, oldest first."""
         return self.engine.reconfigurations()
 
     @property
     def decisions(self) -> list[Decision]:
-        """What the policy did so far, and why, oldest first."""
+        """The newest decisions of the policy, and why, oldest first."""
         return list(self._journal)
 
     def apply(self, plan: Plan) -> None:

@@ -2,40 +2,61 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import deque
 from typing import Any
 
 import pyarrow as pa
 
-from anabranch.errors import SinkError
+from anabranch.errors import BuildError, SinkError
 from anabranch.io.sink import Sink
 from anabranch.io.transaction import Transaction
+from anabranch.state.compact import compact
+
+LARGE_BYTES = 1 << 30
+"""A sink without a limit warns when it holds more than this."""
 
 
-def collect() -> CollectSink:
+def collect(limit: int | None = None) -> CollectSink:
     """Keep the committed rows in memory, exactly once.
 
+    Args:
+        limit: Keep no more than the last `limit` rows; `dropped` counts the rows before them. All
+            rows are kept when left out, which an endless source makes too many in the end: the
+            sink then warns once.
+
     Example:
-        >>> batch = pa.record_batch({"x": [1, 2]})
-        >>> sink = collect()
+        >>> batch = pa.record_batch({"x": [1, 2, 3]})
+        >>> sink = collect(limit=2)
         >>> sink.open(batch.schema, version=-1)
         >>> sink.write(batch)
         >>> sink.table().num_rows
         0
         >>> sink.commit(0)
-        >>> sink.table().to_pylist()
-        [{'x': 1}, {'x': 2}]
+        >>> sink.table().to_pylist(), sink.dropped
+        ([{'x': 2}, {'x': 3}], 1)
     """
-    return CollectSink()
+    if limit is not None and limit < 0:
+        raise BuildError("collect", "a limit of 0 rows or more", str(limit), "leave it out for all")
+    return CollectSink(limit)
 
 
 class CollectSink(Sink):
-    """See `collect`."""
+    """See `collect`.
 
-    def __init__(self) -> None:
+    Attributes:
+        limit: The most rows that are kept; None for all.
+        dropped: How many rows were committed and are no longer kept.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
         """Hold nothing yet."""
+        self.limit, self.dropped = limit, 0
         self._transaction = Transaction(repr(self))
         self._schema: pa.Schema | None = None
-        self._visible: list[tuple[int, list[pa.RecordBatch]]] = []
+        self._visible: deque[tuple[int, pa.Table]] = deque()  # what each version committed
+        self._rows = self._bytes = 0
+        self._warned = False
 
     def __repr__(self) -> str:
         """The description that errors use."""
@@ -43,10 +64,10 @@ class CollectSink(Sink):
 
     def __getstate__(self) -> dict[str, Any]:
         """Only the driver collects: what it holds need not travel."""
-        return {**self.__dict__, "_visible": []}
+        return {**self.__dict__, "_visible": deque()}
 
     def table(self) -> pa.Table:
-        """The committed rows, in order; also after `close`."""
+        """The committed rows that are kept, in order; also after `close`."""
         if self._schema is None:
             raise SinkError(
                 repr(self),
@@ -54,13 +75,17 @@ class CollectSink(Sink):
                 "table() before any run",
                 "run the flow first",
             )
-        batches = [batch for _, batches in self._visible for batch in batches]
-        return pa.Table.from_batches(batches, schema=self._schema)
+        # Copying a deque is one step for other threads, which iterating over it is not.
+        tables = [table for _, table in list(self._visible)]
+        return pa.concat_tables([self._schema.empty_table(), *tables])
 
     def open(self, schema: pa.Schema, version: int) -> None:
         """Go on after `version`; later rows are dropped."""
         self._schema = schema
-        self._visible = [kept for kept in self._visible if kept[0] <= version]
+        self._visible = deque(kept for kept in self._visible if kept[0] <= version)
+        self._rows = sum(table.num_rows for _, table in self._visible)
+        self._bytes = sum(table.nbytes for _, table in self._visible)
+        self.dropped = 0 if version < 0 else self.dropped
         self._transaction.open(schema, version)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -68,11 +93,39 @@ class CollectSink(Sink):
         self._transaction.write(batch)
 
     def commit(self, version: int) -> None:
-        """Make the rows part of the table."""
+        """Make the rows part of the table; of more than `limit` rows the first ones go."""
         if batches := self._transaction.pending(version):
-            self._visible = [*self._visible, (version, batches)]
+            table = pa.Table.from_batches(batches)
+            self._rows += table.num_rows
+            self._bytes += table.nbytes
+            self._visible.append((version, table))
+            if self.limit is not None:
+                self._drop_before(self.limit)
+            elif self._bytes > LARGE_BYTES and not self._warned:
+                self._warn()
         self._transaction.commit(version)
 
     def close(self) -> None:
         """Drop what was not committed."""
         self._transaction.close()
+
+    def _drop_before(self, limit: int) -> None:
+        while (excess := self._rows - limit) > 0:
+            version, first = self._visible[0]
+            if first.num_rows <= excess:
+                self._visible.popleft()
+            else:
+                rest = [compact(batch) for batch in first.slice(excess).to_batches()]
+                self._visible[0] = (version, pa.Table.from_batches(rest))
+            gone = min(excess, first.num_rows)
+            self._rows -= gone
+            self.dropped += gone
+
+    def _warn(self) -> None:
+        self._warned = True
+        warnings.warn(
+            f"collect() holds {self._bytes / (1 << 30):.1f} GiB in {self._rows:,} rows, and keeps "
+            "every row that comes: collect(limit=…) keeps the last ones, parquet(…) writes them",
+            RuntimeWarning,
+            stacklevel=2,
+        )

@@ -1,8 +1,9 @@
-"""What a directory sink committed, as one table."""
+"""What a directory sink committed, as one table or batch by batch."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -33,7 +34,21 @@ def read_back(directory: str | os.PathLike[str]) -> pa.Table:
         >>> read_back(folder)["n"].to_pylist(), str(read_back(folder).schema.field("n").type)
         ([1, None, 1, None], 'int8')
     """
-    path = local_path(directory, "read_back", SinkError)
+    batches = list(committed_batches(directory))
+    return pa.Table.from_batches(batches, schema=_schema_of(directory))
+
+
+def committed_batches(directory: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
+    """Read the same, some rows at a time."""
+    path, wanted = _path_of(directory), Wanted(_schema_of(directory), exact=False)
+    for name in committed_files(path):
+        format = OWN_FORMATS[name.rpartition(".")[2]]
+        for _, batch in format.blocks(os.path.join(path, name), wanted, 0):
+            yield batch
+
+
+def _schema_of(directory: str | os.PathLike[str]) -> pa.Schema:
+    path = _path_of(directory)
     schema = kept_schema(path)
     if schema is None:
         raise SinkError(
@@ -42,9 +57,8 @@ def read_back(directory: str | os.PathLike[str]) -> pa.Table:
             f"no {SCHEMA_FILE} in {path}",
             "pass the directory given to parquet(), csv() or jsonl(), or read it with files()",
         )
-    wanted = Wanted(schema, exact=False)
-    batches = []
-    for name in committed_files(path):
-        format = OWN_FORMATS[name.rpartition(".")[2]]
-        batches += [batch for _, batch in format.blocks(os.path.join(path, name), wanted, 0)]
-    return pa.Table.from_batches(batches, schema=schema)
+    return schema
+
+
+def _path_of(directory: str | os.PathLike[str]) -> str:
+    return local_path(directory, "read_back", SinkError)

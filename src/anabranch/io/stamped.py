@@ -32,7 +32,8 @@ def stamped(
         source: The source to wrap.
         clock: Gives microseconds since 1970 (UTC).
         column: The name of the new column, of type timestamp[us].
-        record: The `record` of an earlier run, to go on from.
+        record: The `record` of an earlier run, to go on from. Of a source without an end, a run
+            keeps only the stamps of rows that it may read again.
 
     Example:
         >>> from anabranch.io.memory import memory

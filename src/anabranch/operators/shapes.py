@@ -169,9 +169,12 @@ def guarded(
         return [None] * len(context.outputs)
     good: list[Jumbo] = []
     bad: list[tuple[int, str]] = []
-
-    def attempt(start: int, stop: int) -> None:
-        """The whole batch at once; when that raises, halves, until raising rows stand alone."""
+    # The whole batch at once; when that raises, halves, until rows that raise are alone. A loop,
+    # since a local function that calls itself is a cycle: the batch that it refers to would stay
+    # in memory until the garbage collector looks at its oldest objects, which it seldom does.
+    ranges = [(0, len(jumbo))]
+    while ranges:
+        start, stop = ranges.pop()
         try:
             good.append(run(jumbo.slice(start, stop)))
         except OperatorError:
@@ -179,14 +182,11 @@ def guarded(
         except Exception as error:
             if stop - start > 1:
                 middle = (start + stop) // 2
-                attempt(start, middle)
-                attempt(middle, stop)
+                ranges += [(middle, stop), (start, middle)]
             elif operator.on_error is OnError.FAIL:
                 raise failure(context.step, error, describe_row(jumbo.batch, start)) from error
             else:
                 bad.append((start, f"{type(error).__name__}: {error}"))
-
-    attempt(0, len(jumbo))
     context.counters.skip(jumbo, bad)
     outputs: Outputs = [Jumbo.concat(good) if good else None]
     if operator.on_error is OnError.SIDE:

@@ -1,7 +1,8 @@
-"""A sink much slower than its source: what waits in between is bounded."""
+"""What waits between a source and a slower sink is bounded; what was worked on is let go of."""
 
 from __future__ import annotations
 
+import gc
 import time
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,14 @@ from anabranch.engines.local import engine as engine_module
 from anabranch.engines.local.engine import LocalEngine
 from anabranch.engines.local.gate import QUOTA
 from anabranch.engines.local.holding import SMALL_ROWS
+from anabranch.engines.local.outlet import Outlet
+from anabranch.engines.local.source import SourceRun
 from anabranch.flow import Flow
-from anabranch.io import call, generate
-from anabranch.plan.plan import Plan
+from anabranch.io import call, generate, stamped
+from anabranch.operators.keyed import keyed
+from anabranch.operators.shapes import expand
+from anabranch.plan.plan import Plan, SourcePlan
+from anabranch.state.positions import Jumbo
 
 SECONDS = 3.0
 BATCH_ROWS = 1000
@@ -64,3 +70,54 @@ def bytes_more_while_it_runs() -> int:
     assert engine.rows[1] > 0
     assert most_rows <= gates * QUOTA * (SMALL_ROWS + BATCH_ROWS)
     return grown
+
+
+def test_jumbo_tuples_are_let_go_of_without_the_garbage_collector():
+    """It seldom looks at old objects: a cycle with a batch in it is memory that only grows."""
+    by_key = keyed(key="x", state="n: int64", out="y: int64")(lambda b, state: {"y": b["x"]})
+    twice = expand(out="x: int64")(lambda b: ({"x": b["x"]}, range(b.num_rows)))
+    flow = Flow("steps")
+    source = flow.source("rows", generate(numbers, SCHEMA, rows=10 * BATCH_ROWS))
+    source.map("map", lambda b: {}, keeps="*").apply("expand", twice).apply("by_key", by_key).sink(
+        "out", call(lambda batch, version: None)
+    )
+    engine = LocalEngine(flow, Plan.sequential(flow), Options())
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        engine.start(lambda event: None)
+        assert engine.wait(60)
+        gc.collect()
+        left = [each for each in gc.garbage if isinstance(each, Jumbo | pa.RecordBatch)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert engine.rows[0] == 10 * BATCH_ROWS
+    assert not left
+
+
+def test_readers_that_have_left_are_forgotten_and_their_rows_counted():
+    plan, rows = SourcePlan("rows"), generate(numbers, SCHEMA)
+    source = SourceRun("rows", rows, 0, plan, Outlet((), together=True), None, keeps=False)
+    source.start(lambda probe, work: None)
+    for _ in range(5):
+        (reader,) = source.probes
+        reader.count("rows", 0, 10)
+        reader.end()
+        source.dispenser.leave(reader.replica)
+        source.change(plan)
+    assert (len(source.probes), source.rows) == (1, 50)
+
+
+def test_arrival_times_are_forgotten_where_nothing_is_read_again():
+    source = stamped(generate(numbers, SCHEMA), clock=lambda: 0)
+    flow = Flow("stamped")
+    flow.source("rows", source).sink("out", call(lambda batch, version: None))
+    plan = Plan.sequential(flow).with_source("rows", batch_rows=BATCH_ROWS)
+    engine = LocalEngine(flow, plan, Options(rows=20 * BATCH_ROWS))
+    engine.start(lambda event: None)
+    assert engine.wait(60)
+    assert engine.rows[1] == 20 * BATCH_ROWS
+    assert sum(map(len, source.record.values())) <= 1

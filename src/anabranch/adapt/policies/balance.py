@@ -15,6 +15,7 @@ from anabranch.adapt.seen import Seen
 from anabranch.plan.balancing import rebalance_by_load
 from anabranch.plan.bucket_map import moved
 
+MOST_NAMED = 100
 PACE = Pace(settle=1, periods=3, most=6)
 
 
@@ -22,7 +23,7 @@ PACE = Pace(settle=1, periods=3, most=6)
 class Known:
     """What the policy remembers: what it has named, by region and in words."""
 
-    named: frozenset[tuple[str, str]] = frozenset()
+    named: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,9 @@ class Balance:
         for loads in uneven:
             cause = hopeless(seen, loads)
             if cause is not None and (loads.region, cause[0]) not in memory.named:
-                known = replace(memory, named=memory.named | {(loads.region, cause[0])})
+                known = replace(
+                    memory, named=(*memory.named, (loads.region, cause[0]))[-MOST_NAMED:]
+                )
                 return known, Proposal(seen.plan, cause[1], trial=False)
         return memory, None
 

@@ -23,7 +23,7 @@ tolls are told once for each segment, as the benchmark says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
 from fractions import Fraction
 from math import isfinite
 from typing import Any
@@ -61,12 +61,14 @@ from anabranch.apps.linear_road.rules import (
 from anabranch.apps.linear_road.speeds import MINUTE, SEGMENT, VehicleSpeed
 from anabranch.apps.parts.arguments import Wanted, a_count, a_number, a_share, require, unless
 from anabranch.apps.parts.inputs import FAR, Input, paths_of, read_rows
+from anabranch.apps.parts.summary import AppSummary, Condensed, grouped
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files, generate
 from anabranch.operators.aggregates import sum
 from anabranch.operators.shapes import expand, map
 from anabranch.operators.windows import tumbling
 
+SHOWN = 5
 FREE_CARS = 50
 FREE_SPEED = 40.0
 WITHIN = {
@@ -282,14 +284,14 @@ def balance_request(batch: pa.RecordBatch) -> tuple[dict[str, Any], Any]:
     }, rows
 
 
-def summary(found: Mapping[str, pa.Table]) -> str:
+class Summary(AppSummary):
     """What was told and asked, and the segments that cost most.
 
     Example:
         >>> tolls = {"xway": [0, 0], "dir": [1, 1], "segment": [7, 8], "toll": [0, 200]}
         >>> nothing = pa.table({})
         >>> print(
-        ...     summary(
+        ...     Summary.of(
         ...         {
         ...             "out": pa.table(tolls),
         ...             "accidents": nothing,
@@ -303,25 +305,36 @@ def summary(found: Mapping[str, pa.Table]) -> str:
           xway 0 west, segment 8: 200 cents at most
         0 warnings of accidents, 0 balances told, 0 days in the past told, 0 rows unanswered
     """
-    tolls = found["out"]
-    dear = tolls.filter(pc.greater(tolls["toll"], 0))
-    most = dear.group_by(SEGMENT).aggregate([("toll", "max")])
-    order = [("toll_max", "descending"), *((name, "ascending") for name in SEGMENT)]
-    lines = [
-        f"  xway {row['xway']} {('east', 'west')[row['dir']]}, segment {row['segment']}: "
-        f"{row['toll_max']:,} cents at most"
-        for row in most.sort_by(order).slice(0, 5).to_pylist()
-    ]
-    total = pc.sum(dear["toll"]).as_py() or 0
-    told = (
-        f"{tolls.num_rows:,} toll notifications, {dear.num_rows:,} with a toll, {total:,} cents in "
-        f"all{'; the dearest segments:' if lines else ''}"
-    )
-    rest = {
-        "warnings of accidents": "accidents",
-        "balances told": "balances",
-        "days in the past told": "expenditures",
-        "rows unanswered": "unanswered",
-    }
-    asked = ", ".join(f"{found[sink].num_rows:,} {what}" for what, sink in rest.items())
-    return "\n".join([told, *lines, asked])
+
+    def __init__(self) -> None:
+        self._rows: Counter[str] = Counter()
+        self._dear = self._cents = 0
+        self._dearest = Condensed(grouped(SEGMENT, toll="max"))
+
+    def add(self, sink: str, rows: pa.Table) -> None:
+        self._rows[sink] += rows.num_rows
+        if sink == "out":
+            dear = rows.filter(pc.greater(rows["toll"], 0))
+            self._dear += dear.num_rows
+            self._cents += pc.sum(dear["toll"]).as_py() or 0
+            self._dearest.add(dear)
+
+    def __str__(self) -> str:
+        order = [("toll", "descending"), *((name, "ascending") for name in SEGMENT)]
+        lines = [
+            f"  xway {row['xway']} {('east', 'west')[row['dir']]}, segment {row['segment']}: "
+            f"{row['toll']:,} cents at most"
+            for row in self._dearest.rows(order, SHOWN)
+        ]
+        told = (
+            f"{self._rows['out']:,} toll notifications, {self._dear:,} with a toll, "
+            f"{self._cents:,} cents in all{'; the dearest segments:' if lines else ''}"
+        )
+        rest = {
+            "warnings of accidents": "accidents",
+            "balances told": "balances",
+            "days in the past told": "expenditures",
+            "rows unanswered": "unanswered",
+        }
+        asked = ", ".join(f"{self._rows[sink]:,} {what}" for what, sink in rest.items())
+        return "\n".join([told, *lines, asked])

@@ -12,6 +12,7 @@ Joker's chain the text gives one operator; the others are those with which we re
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,6 +41,7 @@ from anabranch.apps.parts.arguments import (
 )
 from anabranch.apps.parts.columns import required
 from anabranch.apps.parts.inputs import Input, paths_of, read_rows
+from anabranch.apps.parts.summary import AppSummary
 from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
@@ -310,20 +312,29 @@ def build(
     return flow
 
 
-def summary(found: Mapping[str, pa.Table]) -> str:
+class Summary(AppSummary):
     """How many tuples reached each sink, and a number that all of them make up.
 
     Example:
-        >>> print(summary({"out": pa.table({"value": [3, 4]})}))
+        >>> print(Summary.of({"out": pa.table({"value": [3, 4]})}))
         out: 2 tuples, all values together 7
     """
-    lines = []
-    for name, table in found.items():
-        if "value" in table.schema.names and not name.endswith(".bad"):
-            values = table["value"].to_numpy()
-            mixed = int(np.bitwise_xor.reduce(values)) if len(values) else 0
-            lines.append(f"{name}: {len(values):,} tuples, all values together {mixed:,}")
-    return "\n".join(lines)
+
+    def __init__(self) -> None:
+        self._tuples: Counter[str] = Counter()
+        self._mixed: dict[str, int] = {}
+
+    def add(self, sink: str, rows: pa.Table) -> None:
+        if "value" in rows.schema.names and not sink.endswith(".bad"):
+            self._tuples[sink] += rows.num_rows
+            mixed = int(np.bitwise_xor.reduce(rows["value"].to_numpy())) if rows.num_rows else 0
+            self._mixed[sink] = self._mixed.get(sink, 0) ^ mixed
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{sink}: {self._tuples[sink]:,} tuples, all values together {mixed:,}"
+            for sink, mixed in self._mixed.items()
+        )
 
 
 def numbers(keys: int, rng: np.random.Generator, index: np.ndarray[Any, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ theirs beyond what the SQL selects; where a query differs otherwise, it says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -28,10 +28,10 @@ from anabranch.apps.parts.arguments import (
     unless,
 )
 from anabranch.apps.parts.inputs import Input
+from anabranch.apps.parts.summary import AppSummary, Condensed, last
 from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect
-from anabranch.operators.rows import python_rows
 
 LEAST_RATE, MOST_RATE = 1e-6, 1e9
 SHOWN_ROWS, SHOWN_LETTERS = 5, 24
@@ -128,19 +128,28 @@ def build(
     return flow
 
 
-def summary(found: Mapping[str, pa.Table]) -> str:
+class Summary(AppSummary):
     """How many results there are, and the last of them.
 
     Example:
-        >>> print(summary({"out": pa.table({"auction": [1000, 1007], "num": [42, 37]})}))
+        >>> print(Summary.of({"out": pa.table({"auction": [1000, 1007], "num": [42, 37]})}))
         2 results; the last:
           auction 1000, num 42
           auction 1007, num 37
     """
-    table = found["out"]
-    last = python_rows(table.slice(max(table.num_rows - SHOWN_ROWS, 0)))
-    lines = ["  " + ", ".join(f"{name} {_short(row[name])}" for name in row) for row in last]
-    return "\n".join([f"{table.num_rows:,} results{'; the last:' if lines else ''}", *lines])
+
+    def __init__(self) -> None:
+        self._results, self._last = 0, Condensed(last(SHOWN_ROWS))
+
+    def add(self, sink: str, rows: pa.Table) -> None:
+        if sink == "out":
+            self._results += rows.num_rows
+            self._last.add(rows)
+
+    def __str__(self) -> str:
+        rows = self._last.rows()
+        lines = ["  " + ", ".join(f"{name} {_short(row[name])}" for name in row) for row in rows]
+        return "\n".join([f"{self._results:,} results{'; the last:' if lines else ''}", *lines])
 
 
 def _short(value: Any) -> str:

@@ -200,7 +200,8 @@ class Assembly:
                 "run with engine='spark'",
             )
         rank = self._flow.names(Role.SOURCE).index(name)
-        return SourceRun(name, source, rank, plan.source(name), self._outlet(region), self._limit)
+        own, outlet = plan.source(name), self._outlet(region)
+        return SourceRun(name, source, rank, own, outlet, self._limit, self._keeps)
 
     def _region(self, region: Region, plan: Plan) -> RegionRun:
         own, gate = plan.region(region.name), self.gates[region.name]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
-from anabranch.engines.engine import Options
+from anabranch.engines.engine import CHANGES, Options
 from anabranch.engines.local.assembly import Assembly
 from anabranch.engines.local.change import Change
 from anabranch.engines.local.gate import Closed
@@ -65,7 +66,7 @@ class LocalEngine:
         self._news = threading.Condition()
         self._wish: Plan | None = None
         self._change: Change | None = None
-        self._changes: list[Reconfiguration] = []
+        self._changes: deque[Reconfiguration] = deque(maxlen=CHANGES)
         self._stop_wish = self._ended = False
         self._saver: Saver | None = None
         self._error: BaseException | None = None
@@ -101,7 +102,7 @@ class LocalEngine:
         return FlowModel(self._flow, machine, machine.overheads.get(self.name))
 
     def reconfigurations(self) -> list[Reconfiguration]:
-        """The plan changes so far."""
+        """The newest plan changes."""
         return list(self._changes)
 
     def latency_ms(self, share: float) -> float:

@@ -32,6 +32,7 @@ class SourceRun:
         plan: How it begins.
         outlet: Where its tuples go.
         limit: Read no more rows than this.
+        keeps: Whether checkpoints are made, so that rows may be read again.
     """
 
     def __init__(
@@ -42,13 +43,15 @@ class SourceRun:
         plan: SourcePlan,
         outlet: Outlet,
         limit: int | None,
+        keeps: bool,
     ) -> None:
         self.name, self.plan = name, plan
         self._source, self._rank, self._outlet = source, rank, outlet
         self._schema = without_dictionaries(source.schema)
         self._parts = source.parts()
         self.dispenser = Dispenser(source, rank, plan, limit)
-        self.probes: list[Probe] = []
+        self._keeps = keeps
+        self._counted: tuple[int, list[Probe]] = (0, [])  # rows of readers that left; the others
         self.lag_ms: float | None = None  # how long the rows read last had waited
         self._ended = False
         self._lock = Lock()
@@ -63,15 +66,27 @@ class SourceRun:
         """Read by another plan from now on."""
         self.plan = plan
         self._outlet.announce([TOGETHER], START, _quota(plan))
-        for reader in self.dispenser.change(plan):
-            probe = Probe(self.name, (self.name,), reader)
-            self.probes.append(probe)
+        started = [(n, Probe(self.name, (self.name,), n)) for n in self.dispenser.change(plan)]
+        left, known = self._counted
+        gone = [probe for probe in known if probe.ended]
+        here = [probe for probe in known if probe not in gone]
+        self._counted = (left + self._rows_of(gone), [*here, *(probe for _, probe in started)])
+        for reader, probe in started:
             self._start(probe, partial(self._read, reader, probe))
+
+    @property
+    def probes(self) -> list[Probe]:
+        """The readers; those that left are forgotten when the next ones come."""
+        return self._counted[1]
 
     @property
     def rows(self) -> int:
         """Tuples read so far."""
-        return sum(probe.rows[self.name][1] for probe in self.probes)
+        left, here = self._counted
+        return left + self._rows_of(here)
+
+    def _rows_of(self, probes: list[Probe]) -> int:
+        return sum(probe.rows[self.name][1] for probe in probes)
 
     def close(self) -> None:
         """Let the readers end."""
@@ -107,7 +122,10 @@ class SourceRun:
         # The readers of one part must not share open files; one that stamps rows has one reader.
         source = copy.copy(self._source) if reader else self._source
         while (claim := self.dispenser.claim(reader)) is not None:
-            if self._read_claim(source, reader, claim, probe):
+            dry = self._read_claim(source, reader, claim, probe)
+            if isinstance(source, StampedSource) and not (self._keeps or source.bounded):
+                source.let_go(self._parts[claim.part], claim.at)  # or the record has no end, too
+            if dry:
                 self.dispenser.nap()
         self._end_if_over()
         self.dispenser.leave(reader)

@@ -7,9 +7,10 @@ cannot tell it from a run on threads, except that an hour takes a minute.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
-from anabranch.engines.engine import Options
+from anabranch.engines.engine import CHANGES, Options
 from anabranch.engines.simulator.costs import seconds_per_unit
 from anabranch.engines.simulator.observing import PERIOD_S, SAMPLE_S, Observer
 from anabranch.engines.simulator.plans import names_of, require_profiled, specs_of, watched
@@ -75,7 +76,7 @@ class SimulatorEngine:
         self._period_s = period_s
         self._wish: Plan | None = None
         self._next: Plan | None = None
-        self._changes: list[Reconfiguration] = []
+        self._changes: deque[Reconfiguration] = deque(maxlen=CHANGES)
         self._stopped = self._over = False
         if options.checkpoint is not None:
             raise EngineError(
@@ -126,7 +127,7 @@ class SimulatorEngine:
         return FlowModel(self._flow, self._machine, overheads)
 
     def reconfigurations(self) -> list[Reconfiguration]:
-        """The plan changes so far."""
+        """The newest plan changes."""
         return list(self._changes)
 
     def latency_ms(self, share: float) -> float:

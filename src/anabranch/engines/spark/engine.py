@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.checkpoint.locations import absolute
-from anabranch.engines.engine import Options
+from anabranch.engines.engine import CHANGES, Options
 from anabranch.engines.spark.batches import Batches, Done
 from anabranch.engines.spark.dataframes import dataframe_sources, require_one_order, stream
 from anabranch.engines.spark.failures import first_line, of_java
@@ -67,7 +67,7 @@ class SparkEngine:
         self._tuned = self._idle = self._waits = self._ending = self._start_failed = False
         self._temporary: str | None = None
         self._error: BaseException | None = None
-        self._changes: list[Reconfiguration] = []
+        self._changes: deque[Reconfiguration] = deque(maxlen=CHANGES)
         self._latencies: deque[tuple[float, int]] = deque(maxlen=1000)
         self._latency_ms = 0.0
         self._rows_in = self._rows_out = 0
@@ -109,7 +109,7 @@ class SparkEngine:
         return SparkModel(self._flow, Slots(self.cores), costs or USUAL)
 
     def reconfigurations(self) -> list[Reconfiguration]:
-        """The plan changes so far."""
+        """The newest plan changes."""
         return list(self._changes)
 
     def latency_ms(self, share: float) -> float:

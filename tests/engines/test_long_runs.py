@@ -1,0 +1,108 @@
+"""The memory of a run that goes on for minutes is flat; only `make soak` has the time to see it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from anabranch.state.parking_place import lot_directory
+
+SOAKING = "ANABRANCH_SOAK" in os.environ
+SECONDS = float(os.environ.get("ANABRANCH_SOAK_SECONDS", "600"))
+WARM_UP = 1 / 3
+"""The share of a run in which caches fill, the policy finds its plan, and a JVM its heap."""
+EVERY_S = 1.0
+MOST_KB_PER_S = 100.0
+PROC = Path("/proc")
+
+
+class Sample(NamedTuple):
+    """What a run occupies at one moment."""
+
+    at_s: float
+    kb: float
+
+
+@pytest.mark.skipif(not SOAKING, reason="takes minutes: make soak")
+@pytest.mark.skipif(not (PROC / "self" / "smaps_rollup").exists(), reason="needs Linux's /proc")
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(("engine", "app"), [("local", "spike-detection"), ("spark", "word-count")])
+def test_memory_is_flat_after_the_warm_up(engine: str, app: str, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    command = [sys.executable, "-m", "anabranch.cli", "run", app, "--engine", engine]
+    command += ["--seconds", str(SECONDS)]
+    if engine == "spark":  # which makes one anyway; its name is that of the state in shared memory
+        command += ["--checkpoint", str(checkpoint)]
+    with open(tmp_path / "said", "w+b") as said:
+        run = subprocess.Popen(command, stdout=said, stderr=said)
+        try:
+            samples = list(watched(run, lot_directory(str(checkpoint))))
+        finally:
+            run.kill()
+            run.wait()
+        said.seek(0)
+        assert run.returncode == 0, said.read().decode()
+    warm = [sample for sample in samples if sample.at_s >= samples[-1].at_s * WARM_UP]
+    growth_kb_per_s = float(np.polyfit(*zip(*warm, strict=True), 1)[0])
+    megabytes = [sample.kb / 1024 for sample in warm]
+    found = f"{min(megabytes):.0f} to {max(megabytes):.0f} MB, {growth_kb_per_s:+.1f} kB/s"
+    print(f"{app} on {engine}, after {WARM_UP:.0%} of {SECONDS:.0f} s: {found}")
+    assert growth_kb_per_s < MOST_KB_PER_S, found
+
+
+def watched(run: subprocess.Popen[bytes], lot: Path) -> Iterator[Sample]:
+    """What a process and all its descendants occupy, until it ends."""
+    began = time.monotonic()
+    while run.poll() is None:
+        kb = sum(map(private_kb, family(run.pid))) + folder_kb(lot)
+        yield Sample(time.monotonic() - began, kb)
+        time.sleep(EVERY_S)
+
+
+def family(root: int) -> list[int]:
+    """A process and its descendants."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for folder in PROC.iterdir():
+        if folder.name.isdecimal():
+            try:
+                after_name = (folder / "stat").read_text().rpartition(")")[2]
+            except OSError:  # it has ended
+                continue
+            children[int(after_name.split()[1])].append(int(folder.name))
+    found = [root]
+    for pid in found:
+        found += children[pid]
+    return found
+
+
+def private_kb(pid: int) -> int:
+    """The resident memory of a process; of pages that several have, its share of each.
+
+    Pages of shared memory are left out: they are files, which `folder_kb` counts, mapped or not.
+    """
+    try:
+        lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()[1:]
+    except OSError:  # it has ended
+        return 0
+    fields = {name: int(rest.split()[0]) for name, _, rest in (x.partition(":") for x in lines)}
+    return fields.get("Pss", 0) - fields.get("Pss_Shmem", 0)
+
+
+def folder_kb(folder: Path) -> float:
+    """The files of a folder in shared memory."""
+    blocks = 0
+    for path in folder.rglob("*"):
+        try:
+            blocks += path.stat().st_blocks
+        except OSError:  # it has gone
+            continue
+    return blocks / 2
