@@ -12,24 +12,24 @@ import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
-from anabranch.errors import AnabranchError
+from anabranch.errors import About, AnabranchError, Subject
 from anabranch.testing.sequential import run_sequential
 
 ROWS = [{"word": w, "n": i} for i, w in enumerate("abcd")]
 
 
 def message(
-    action: Callable[[], object], step: str, expected: str, got: str, remedy: str
+    action: Callable[[], object], about: About, expected: str, got: str, remedy: str
 ) -> AnabranchError:
     """The error of an action, after looking for its four parts in the message."""
     with pytest.raises(AnabranchError) as caught:
         action()
     error = caught.value
-    assert error.step == step
+    assert error.subject == (Subject("step", about) if isinstance(about, str) else about)
     assert expected in error.expected
     assert got in error.got
     assert remedy in error.remedy
-    for part in (error.step, error.expected, error.got, error.remedy):
+    for part in (str(error.subject), error.expected, error.got, error.remedy):
         assert part in str(error)
     return error
 
@@ -45,7 +45,7 @@ def test_a_key_that_is_not_in_the_schema():
         "count",
         "columns among ['word', 'n']",
         "'wrd'",
-        "use a column that the input has",
+        "did you mean 'word'?",
     )
 
 
@@ -209,7 +209,7 @@ def test_a_plan_for_another_flow():
     flow, other = words("mine").sink("out", ab.collect()), words("other").sink("o", ab.collect())
     message(
         lambda: ab.plan(other).validate(flow),
-        "mine",
+        Subject("flow", "mine"),
         f"a plan for flow 'mine' ({flow.fingerprint()})",
         f"one for 'other' ({other.fingerprint()})",
         "plan again",
@@ -224,7 +224,7 @@ def test_an_unknown_app_on_the_command_line():
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: step 'wrod-count': expected an application, got")
+    assert done.stderr.startswith("error: application 'wrod-count': expected an application, got")
     assert "see `anabranch apps`" in done.stderr
     assert "Traceback" not in done.stderr
 

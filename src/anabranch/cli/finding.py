@@ -14,7 +14,7 @@ import typer
 
 from anabranch.apps import app
 from anabranch.cli.own_flows import built, is_file, own_flow
-from anabranch.errors import UnknownNameError
+from anabranch.errors import Subject, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
 
@@ -70,7 +70,7 @@ def arguments(
         argument, equals, value = setting.partition("=")
         if argument not in known or not equals:
             raise UnknownNameError(
-                name,
+                Subject("application", name),
                 f"--set NAME=VALUE with a name among {list(known)}",
                 setting,
                 "name one of those",
@@ -78,7 +78,7 @@ def arguments(
         given[argument] = as_value(name, known[argument], value)
     if input and "input" not in known:
         raise UnknownNameError(
-            name,
+            Subject("application", name),
             "a function with an argument `input`",
             f"--input {shlex.join(input)} for one without",
             "leave --input out to run on the application's own data",
@@ -104,7 +104,10 @@ def as_value(name: str, parameter: inspect.Parameter, text: str) -> Any:
         if isinstance(usual, timedelta):
             wanted = f"a length of time in seconds, such as {usual.total_seconds():g}"
         raise UnknownNameError(
-            name, f"{parameter.name}: {wanted}", repr(text), "give such a value"
+            Subject("application", name),
+            f"{parameter.name}: {wanted}",
+            repr(text),
+            "give such a value",
         ) from error
 
 
@@ -143,5 +146,8 @@ def read_text(file: Path, what: str, command: str) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UnknownNameError(
-            str(file), f"a readable file with {what}", str(error), f"write one with `{command}`"
+            Subject("file", str(file)),
+            f"a readable file with {what}",
+            str(error),
+            f"write one with `{command}`",
         ) from error

@@ -16,7 +16,7 @@ from anabranch.cli.own_flows import is_file
 from anabranch.cli.plotting import Plot, compare_plot, require_plots, write_picture
 from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.registry import require_results
-from anabranch.errors import AnabranchError, PlanError, UnknownNameError
+from anabranch.errors import AnabranchError, PlanError, Subject, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.plan.answer import Answer
 from anabranch.plan.for_flow import as_plan, problem_for
@@ -231,9 +231,13 @@ def find_machine(name: str | None) -> Machine:
     word, equals, number = name.partition("=")
     if equals and word == "cores":
         if not number.isdecimal() or int(number) < 1:
-            raise PlanError("machine", "cores=N with N of 1 or more", repr(name), "count again")
+            raise PlanError(
+                Subject("machine", name), "cores=N with N of 1 or more", repr(name), "count again"
+            )
         return Machine.of_cores(int(number))
     if equals and not Path(name).is_file():
-        raise UnknownNameError(name, "MACHINE.json or cores=N", repr(name), "give one of those")
+        raise UnknownNameError(
+            Subject("machine", name), "MACHINE.json or cores=N", repr(name), "give one of those"
+        )
     text = read_text(Path(name), "a machine", "anabranch calibrate --out FILE")
     return read_machine(text, Path(name).name)

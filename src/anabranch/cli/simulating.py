@@ -33,6 +33,7 @@ from anabranch.engines.simulator.plans import (
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.engines.simulator.scenario_file import read_scenario
 from anabranch.engines.simulator.simulation import Simulation
+from anabranch.errors import Subject
 from anabranch.events import Observation
 from anabranch.flow import Flow
 from anabranch.plan.answer import RegionChoice
@@ -108,7 +109,7 @@ def prepare(target: str, machine: Machine, plan: Path | None, profile: Path | No
     found = with_overheads(found, machine)
     title = flow.name if flow else found.app or "profile"
     text = None if plan is None else read_text(plan, "a plan", "anabranch plan … --json")
-    if text is not None and plan is not None and not Fields.of(text, plan.name).has("fingerprint"):
+    if text is not None and plan is not None and not _fields(text, plan.name).has("fingerprint"):
         specs = [RegionSpec(r.operators[0], r) for r in read_answer(text, plan.name)]
         shown = [Watched(s.name, s.choice.pipelines, s.choice.replicas) for s in specs]
         return Case(title, found, specs, shown, named_by_operators(found))
@@ -127,8 +128,12 @@ def read_answer(text: str, name: str) -> list[RegionChoice]:
             fields.whole("replicas"),
             tuple(fields.items("placement", [])),
         )
-        for fields in Fields.of(text, name).objects("regions")
+        for fields in _fields(text, name).objects("regions")
     ]
+
+
+def _fields(text: str, name: str) -> Fields:
+    return Fields.of(text, Subject("plan", name))
 
 
 def outcome(

@@ -24,7 +24,7 @@ from anabranch.engines.local.dispenser import LINGER_S
 from anabranch.engines.registry import require_results
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.engines.spark.prediction import predicted_batch_s
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.flow import Flow
 from anabranch.plan import sizing
 from anabranch.plan.answer import Answer
@@ -122,7 +122,7 @@ def spark_costs(machine: str | None, engine: str) -> SparkCosts | None:
         found = read_spark_costs(text, Path(machine).name)
     if found is None:
         raise PlanError(
-            "machine",
+            Subject("machine", machine or "this machine"),
             "a file that says what Spark takes there",
             repr(machine),
             "write one with `anabranch calibrate --engine spark --out MACHINE.json`",
@@ -137,7 +137,7 @@ def sized(target: str, file: Path | None, wish: sizing.Target, place: Place) -> 
             raise typer.BadParameter("--profile goes with an application, not with a profile")
         if place.spark is not None:
             raise PlanError(
-                target,
+                Subject("profile", target),
                 "an application, whose stages on Spark can be told",
                 "a profile alone",
                 "name the application and give the file with --profile",

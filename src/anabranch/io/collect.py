@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.errors import SinkError
+from anabranch.errors import SinkError, Subject
 from anabranch.io.sink import Sink
 from anabranch.io.transaction import Transaction
 
@@ -49,7 +49,7 @@ class CollectSink(Sink):
         """The committed rows, in order; also after `close`."""
         if self._schema is None:
             raise SinkError(
-                repr(self),
+                Subject("sink", repr(self)),
                 "a sink that a run has opened",
                 "table() before any run",
                 "run the flow first",

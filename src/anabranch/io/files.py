@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, Subject
 from anabranch.io.blocks import BlockReader
 from anabranch.io.formats import COMPRESSED, FORMATS, BadFile, Format, Wanted
 from anabranch.io.formats.text import first_lines
@@ -80,7 +80,9 @@ class FilesSource(Source):
                 "on_bad_file='fail' or 'skip'", repr(on_bad_file), "pass one of those"
             )
         self._given_format = FORMATS[format] if isinstance(format, str) else format
-        self._given_schema = None if schema is None else as_schema(schema, "files")
+        self._given_schema = (
+            None if schema is None else as_schema(schema, Subject("source", "files"))
+        )
         self._skip_bad = on_bad_file == "skip"
         self._skipped: dict[str, str] = {}
         self._parts: tuple[str, ...] | None = None
@@ -251,14 +253,15 @@ class FilesSource(Source):
             raise self._error(
                 f"{part} to stay where it was when the files were listed",
                 "no such file",
-                "put it back and restart, or leave bad files out with on_bad_file='skip'",
+                "put it back and restart, or leave bad files out with files(…, on_bad_file='skip')",
             ) from error
         else:
             raise self._error(
                 f"{part} to be readable",
                 f"{type(error).__name__}: {error}",
-                "repair, replace or remove it, or leave bad files out with on_bad_file='skip'",
+                "repair, replace or remove it, or leave bad files out with "
+                "files(…, on_bad_file='skip')",
             ) from error
 
     def _error(self, expected: str, got: str, remedy: str) -> SourceError:
-        return SourceError(self._description, expected, got, remedy)
+        return SourceError(Subject("source", self._description), expected, got, remedy)

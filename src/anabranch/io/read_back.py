@@ -6,7 +6,7 @@ import os
 
 import pyarrow as pa
 
-from anabranch.errors import SinkError
+from anabranch.errors import SinkError, Subject
 from anabranch.io.directory import SCHEMA_FILE, committed_files, kept_schema
 from anabranch.io.formats import FORMATS, Format, Wanted
 from anabranch.io.formats.csv import CsvFormat
@@ -36,7 +36,7 @@ def read_back(directory: str | os.PathLike[str]) -> pa.Table:
     schema = kept_schema(path)
     if schema is None:
         raise SinkError(
-            f"read back {os.fspath(directory)!r}",
+            Subject("directory", os.fspath(directory)),
             "a directory that a sink wrote",
             f"no {SCHEMA_FILE} in {path}",
             "pass the directory given to parquet(), csv() or jsonl(), or read it with files()",

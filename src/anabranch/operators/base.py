@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from anabranch.errors import BuildError, OperatorError, SchemaError
+from anabranch.errors import About, BuildError, OperatorError, SchemaError, chosen
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.rows import python_rows
 from anabranch.operators.schemas import check_key_types
@@ -33,14 +33,9 @@ class OnError(Enum):
     SIDE = "side"
 
 
-def on_error_of(step: str, value: OnError | str) -> OnError:
+def on_error_of(about: About, value: OnError | str) -> OnError:
     """The policy a user named."""
-    try:
-        return OnError(value)
-    except ValueError:
-        raise BuildError(
-            step, f"on_error in {[p.value for p in OnError]}", repr(value), "choose one of those"
-        ) from None
+    return chosen(about, "on_error", value, OnError)
 
 
 @dataclass
@@ -220,11 +215,11 @@ class Operator:
         raise NotImplementedError
 
 
-def key_columns(key: str | Sequence[str] | None, step: str = "key") -> tuple[str, ...]:
+def key_columns(key: str | Sequence[str] | None, about: About) -> tuple[str, ...]:
     """A key as the user wrote it: one name or several."""
     names = (key,) if isinstance(key, str) else tuple(key or ())
     if len(set(names)) < len(names):
-        raise SchemaError(step, "each key column once", str(list(names)), "drop the doubled one")
+        raise SchemaError(about, "each key column once", str(list(names)), "drop the doubled one")
     return names
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anabranch.errors import Subject
 from anabranch.graph import StateKind
 from anabranch.operators.base import (
     Kernel,
@@ -99,8 +100,9 @@ class KeyedBatch(BatchOperator):
     ) -> None:
         """Describe; nothing runs."""
         super().__init__(function, out, keeps, on_error)  # type: ignore[arg-type]
-        self.key = key_columns(key, self.__name__)
-        self.values = schema(state, self.__name__)
+        about = Subject("operator", self.__name__)
+        self.key = key_columns(key, about)
+        self.values = schema(state, about)
 
     def levels(self, depth: int) -> int:
         """One more: a row may cause several."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.errors import BuildError, OperatorError, SchemaError
+from anabranch.errors import BuildError, OperatorError, SchemaError, Subject
 from anabranch.graph import StreamType
 from anabranch.operators.base import Kernel, KernelContext, OnError, Outputs, describe_row
 from anabranch.operators.grammars import Csv, Grammar, Json, Parsed, nullable
@@ -21,6 +21,8 @@ from anabranch.operators.read_together import BLANK
 from anabranch.operators.schemas import SchemaLike, columns_of, schema
 from anabranch.operators.shapes import BatchKernel, Map, attach, rejected
 from anabranch.state.positions import Jumbo, Root
+
+PARSE_CSV = Subject("operator", "parse_csv")
 
 
 class Parse(Map):
@@ -40,15 +42,16 @@ class Parse(Map):
         self.column, self.grammar = column, grammar
         self.required = tuple(field.name for field in out if not field.nullable)
         self.__name__, self.__doc__ = f"parse_{type(grammar).__name__.lower()}", grammar.__doc__
+        about = Subject("operator", self.__name__)
         if not out.names:
             raise BuildError(
-                self.__name__, "the columns to parse into", "none", "declare out='name: type, …'"
+                about, "the columns to parse into", "none", "declare out='name: type, …'"
             )
         try:
             grammar.check()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SchemaError(
-                self.__name__,
+                about,
                 f"columns that {grammar.name} can hold",
                 str(error),
                 "parse those columns as strings first",
@@ -164,7 +167,7 @@ def parse_json(
         >>> parse_json("line", out="user: string, n: int64", on_error="skip").out.names
         ['user', 'n']
     """
-    made = schema(out, "parse_json")
+    made = schema(out, Subject("operator", "parse_json"))
     return Parse(column, Json(nullable(made)), made, keeps, on_error)
 
 
@@ -197,12 +200,12 @@ def parse_csv(
     """
     if len(separator) != 1 or separator in '"\r\n':
         raise BuildError(
-            "parse_csv",
+            PARSE_CSV,
             "a separator of one character",
             repr(separator),
             "give one that is no quote and no line break",
         )
     if ord(separator) > 127:
-        raise BuildError("parse_csv", "a separator in ASCII", repr(separator), "choose another")
-    made = schema(out, "parse_csv")
+        raise BuildError(PARSE_CSV, "a separator in ASCII", repr(separator), "choose another")
+    made = schema(out, PARSE_CSV)
     return Parse(column, Csv(made, separator), made, keeps, on_error)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.errors import BuildError, OperatorError
+from anabranch.errors import BuildError, OperatorError, Subject
 from anabranch.graph import StreamType
 from anabranch.operators.base import (
     Kernel,
@@ -50,9 +50,10 @@ class BatchOperator(Operator):
         self.function = function
         self.__name__ = getattr(function, "__name__", type(self).__name__)
         self.__doc__ = function.__doc__
-        self.out = schema(out, self.__name__)
+        about = Subject("operator", self.__name__)
+        self.out = schema(out, about)
         self.kept_names = keeps if keeps == "*" else _names(keeps)
-        self.on_error = on_error_of(self.__name__, on_error)
+        self.on_error = on_error_of(about, on_error)
         if self.on_error is OnError.SIDE:
             self.out_ports = ("out", "errors")
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import BuildError, OperatorError
+from anabranch.errors import BuildError, OperatorError, Subject
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, OnError, Operator, Outputs, on_error_of
 from anabranch.operators.schemas import SchemaLike, schema, to_batch
@@ -61,12 +61,13 @@ class Shared(Operator):
         self.function, self.filter = function, filter
         self.__name__ = getattr(function, "__name__", "shared")
         self.__doc__ = function.__doc__
-        self.out = schema(out, self.__name__)
+        about = Subject("operator", self.__name__)
+        self.out = schema(out, about)
         if buckets < 1:
-            raise BuildError(self.__name__, "at least one bucket", str(buckets), "give buckets ≥ 1")
-        if on_error_of(self.__name__, on_error) is not OnError.FAIL:
+            raise BuildError(about, "at least one bucket", str(buckets), "give buckets ≥ 1")
+        if on_error_of(about, on_error) is not OnError.FAIL:
             raise BuildError(
-                self.__name__,
+                about,
                 "on_error='fail'",
                 repr(on_error),
                 "part off bad tuples before this step: its buckets may have changed when it raises",

@@ -32,7 +32,7 @@ from anabranch.engines.spark.observe import observation_of, percentile, reconfig
 from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, tune, use
 from anabranch.engines.spark.sinks import SparkSinks
-from anabranch.errors import AnabranchError, EngineError, StateError, in_words
+from anabranch.errors import AnabranchError, EngineError, StateError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
 from anabranch.plan.models.model import Model
@@ -232,7 +232,9 @@ class SparkEngine:
     def _refuse_to_skip(self) -> None:
         """Rows of a DataFrame that were not worked on must come again: Spark must not commit."""
         if self._pushed:
-            raise _Stopped(self._flow.name, "a batch", "a stop before it", "start again")
+            raise _Stopped(
+                Subject("flow", self._flow.name), "a batch", "a stop before it", "start again"
+            )
 
     def _end_query(self, version: int) -> None:
         """Stop the query from outside its own thread, once Spark has committed this batch."""
@@ -257,7 +259,7 @@ class SparkEngine:
         except Exception as error:  # of the query, or of Java when the session is gone
             if self._error is None:
                 self._error = EngineError(
-                    self._flow.name,
+                    Subject("flow", self._flow.name),
                     "Spark to go on with the query",
                     first_line(str(error)) or type(error).__name__,
                     "see the log of the driver; start again to go on from the checkpoint",

@@ -71,7 +71,7 @@ def _whole_lines(path: str, at_once: int) -> Iterator[bytes]:
                 f"UTF-8 text in {path}",
                 "the byte order mark of UTF-16",
                 "convert the file (for example with iconv), or leave bad files out with "
-                "on_bad_file='skip'",
+                "files(…, on_bad_file='skip')",
             )
         while True:
             end = rest.rfind(b"\n") + 1
