@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,8 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
+import anabranch.errors
+from anabranch.apps import app
+from anabranch.cli.finding import read_plan
+from anabranch.cli.planning import find_machine
+from anabranch.cli.running import spark_settings
+from anabranch.engines.simulator.scenario_file import read_scenario
 from anabranch.errors import About, AnabranchError, Subject
+from anabranch.io.read_back import read_back
+from anabranch.plan.machine import Machine
+from anabranch.plan.profile_file import read_profile
 from anabranch.testing.sequential import run_sequential
+from anabranch.view.web.dashboard import serve
 
 ROWS = [{"word": w, "n": i} for i, w in enumerate("abcd")]
 
@@ -214,6 +227,69 @@ def test_a_plan_for_another_flow():
         f"one for 'other' ({other.fingerprint()})",
         "plan again",
     )
+
+
+def flow() -> ab.Flow:
+    return words().sink("out", ab.collect())
+
+
+ABOUT: dict[str, Callable[[Path], object]] = {
+    "address '127.0.0.1:99999'": lambda _: serve(port=99999),
+    "application 'wrod-count'": lambda _: app("wrod-count"),
+    "argument 'flow'": lambda _: ab.plan("words"),
+    "checkpoint": lambda _: ab.rollback(flow(), "nowhere://there", 1),
+    "checkpoint '{}'": lambda folder: ab.rollback(flow(), folder, 1),
+    "decorator 'map'": lambda _: ab.map("n: int64"),
+    "directory '{}'": read_back,
+    "engine 'flink'": lambda _: ab.run(flow(), engine="flink"),
+    "engine 'local'": lambda _: ab.run(flow(), engine="local", master="local[2]"),
+    "field machine.nodes": lambda _: Machine("m", 3, 1, nodes=2),
+    "field operators[0] 'a'": lambda _: read_profile('{"operators": [{"name": "a"}]}'),
+    "file '{}/no.json'": lambda folder: read_plan(folder / "no.json"),
+    "flow 'f'": lambda _: ab.Flow("f", buckets=0),
+    "machine 'cores=none'": lambda _: find_machine("cores=none"),
+    "operator 'parse_csv'": lambda _: ab.parse_csv("line", "n: int64", separator="xx"),
+    "operator 'no_c'": lambda _: ab.map(out="n: integer64")(no_c),
+    "option '--conf'": lambda _: spark_settings("spark", ["x"]),
+    "plan": lambda _: ab.Plan.from_json("{}"),
+    "plan 'f'": lambda _: ab.plan(flow()).with_replicas("nowhere", 2),
+    "planner 'luck'": lambda _: ab.plan(flow(), planner="luck"),
+    "policy 'luck'": lambda _: ab.start(flow(), engine="local", policy="luck"),
+    "profile 'mine'": lambda _: read_profile("[]", "mine"),
+    "region 'out'": lambda _: ab.plan(flow()).with_replicas("out", 0),
+    "scenario 'mine'": lambda _: read_scenario("[]", "mine"),
+    "sink collect": lambda _: ab.collect().table(),
+    "source files '{}/*.csv'": lambda folder: ab.files(folder / "*.csv").schema,
+    "step 'count'": lambda _: words().aggregate("count", key="word", emit="x"),
+}
+
+
+@pytest.mark.parametrize("about", sorted(ABOUT))
+def test_an_error_begins_with_what_it_is_about(about, tmp_path):
+    (tmp_path / "something").touch()
+    with pytest.raises(AnabranchError) as caught:
+        ABOUT[about](tmp_path)
+    error = caught.value
+    assert str(error).startswith(about.format(tmp_path) + ": expected ")
+    assert error.step == ("count" if error.subject.kind == "step" else None)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.subject) == (type(error), str(error), error.subject)
+
+
+def test_no_error_takes_a_text_of_ours_for_the_name_of_a_step():
+    """Steps have the names that users give them, so no name stands in the library itself."""
+    errors = {name for name, value in vars(anabranch.errors).items() if is_error(value)}
+    for file in Path(anabranch.errors.__file__).parent.rglob("*.py"):
+        if file.name == "errors.py":
+            continue
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match call:
+                case ast.Call(func=ast.Name(id=name), args=[ast.Constant() | ast.JoinedStr(), *_]):
+                    assert name not in errors, f"{file}:{call.lineno}"
+
+
+def is_error(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, AnabranchError)
 
 
 def test_an_unknown_app_on_the_command_line():

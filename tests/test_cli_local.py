@@ -103,7 +103,7 @@ def test_an_unknown_engine_to_check_on_says_which_there_are(no_java):
     ran = done("check", "word-count", "--engine", "loacl", env=no_java, program=program)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr == (
-        "error: engine 'loacl': expected one of ['spark', 'local'], got 'loacl'; "
+        "error: engine 'loacl': expected an engine among ['spark', 'local'], got 'loacl'; "
         "did you mean 'local'?\n"
     )
 

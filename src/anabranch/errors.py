@@ -46,8 +46,8 @@ Kind = Literal[
 ]
 """The kinds of things that an error can be about."""
 
-_DESCRIBED = frozenset({"batch", "sink", "source"})
-"""Kinds that are shown by a number or a description, as in `files 'a.csv'`, without quotes."""
+_DESCRIBED = frozenset({"batch", "field", "sink", "source"})
+"""Kinds with a number, a path or a description in place of a name, shown without quotes."""
 
 
 @dataclass(frozen=True)
@@ -193,11 +193,12 @@ def unknown(kind: Kind, name: str, known: Iterable[str]) -> UnknownNameError:
 
     Example:
         >>> print(unknown("engine", "sprak", ["spark", "local"]))
-        engine 'sprak': expected one of ['spark', 'local'], got 'sprak'; did you mean 'spark'?
+        engine 'sprak': expected an engine among ['spark', 'local'], got 'sprak'; did you mean \
+'spark'?
     """
-    known = list(known)
+    known, article = list(known), "an" if kind[0] in "aeio" else "a"
     return UnknownNameError(
-        Subject(kind, name), f"one of {known}", repr(name), nearest(name, known)
+        Subject(kind, name), f"{article} {kind} among {known}", repr(name), nearest(name, known)
     )
 
 

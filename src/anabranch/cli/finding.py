@@ -14,7 +14,7 @@ import typer
 
 from anabranch.apps import app
 from anabranch.cli.own_flows import built, is_file, own_flow
-from anabranch.errors import Subject, UnknownNameError
+from anabranch.errors import Subject, UnknownNameError, nearest
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
 
@@ -73,7 +73,7 @@ def arguments(
                 Subject("application", name),
                 f"--set NAME=VALUE with a name among {list(known)}",
                 setting,
-                "name one of those",
+                nearest(argument, known, "name one of those"),
             )
         given[argument] = as_value(name, known[argument], value)
     if input and "input" not in known:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from anabranch.errors import SourceError, Subject
+from anabranch.errors import SourceError, Subject, nearest
 from anabranch.io.blocks import BlockReader
 from anabranch.io.formats import COMPRESSED, FORMATS, BadFile, Format, Wanted
 from anabranch.io.formats.text import first_lines
@@ -19,6 +19,7 @@ from anabranch.operators.schemas import schema as as_schema
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 OPEN_READERS = 64
+ON_BAD_FILE = ("fail", "skip")
 
 
 def files(
@@ -72,12 +73,12 @@ class FilesSource(Source):
         self._paths = [os.path.abspath(os.fspath(path)) for path in several]
         self._description = "files " + ", ".join(repr(os.fspath(path)) for path in several)
         if isinstance(format, str) and format not in FORMATS:
+            raise self._error(f"format in {list(FORMATS)}", repr(format), nearest(format, FORMATS))
+        if on_bad_file not in ON_BAD_FILE:
             raise self._error(
-                f"a format in {list(FORMATS)}", repr(format), "pass one of those as format="
-            )
-        if on_bad_file not in ("fail", "skip"):
-            raise self._error(
-                "on_bad_file='fail' or 'skip'", repr(on_bad_file), "pass one of those"
+                f"on_bad_file in {[*ON_BAD_FILE]}",
+                repr(on_bad_file),
+                nearest(on_bad_file, ON_BAD_FILE),
             )
         self._given_format = FORMATS[format] if isinstance(format, str) else format
         self._given_schema = (

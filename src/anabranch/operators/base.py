@@ -38,6 +38,13 @@ def on_error_of(about: About, value: OnError | str) -> OnError:
     return chosen(about, "on_error", value, OnError)
 
 
+def function_of(about: About, function: Made) -> Made:
+    """The author's function, if it is one."""
+    if not callable(function):
+        raise BuildError(about, "a function", repr(function), "pass the function itself")
+    return function
+
+
 @dataclass
 class Counters:
     """What a kernel lost on purpose, by name of the reason; never silently."""

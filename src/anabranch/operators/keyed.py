@@ -23,6 +23,7 @@ from anabranch.operators.base import (
     Outputs,
     key_columns,
 )
+from anabranch.operators.decorator import decorator
 from anabranch.operators.schemas import SchemaLike, schema, to_batch
 from anabranch.operators.shapes import BatchOperator, attach, guarded, to_parents
 from anabranch.state.positions import Ints, Jumbo, Root
@@ -156,14 +157,17 @@ class KeyedBatchKernel(Kernel):
         return attach(operator, context, source, columns, parents, expands=True)
 
 
+@decorator('@ab.keyed(key="column", state="name: type", out="name: type")')
 def keyed(
+    function: KeyedFunction,
+    /,
     *,
     key: str | Sequence[str],
     state: SchemaLike,
     out: SchemaLike = None,
     keeps: str | Sequence[str] = (),
     on_error: OnError | str = OnError.FAIL,
-) -> Callable[[KeyedFunction], KeyedBatch]:
+) -> KeyedBatch:
     """Make a function of (batch, state) an operator with columnar state per key.
 
     Example:
@@ -176,4 +180,4 @@ def keyed(
         >>> seen_so_far.key
         ('word',)
     """
-    return lambda function: KeyedBatch(function, key, state, out, keeps, on_error)
+    return KeyedBatch(function, key, state, out, keeps, on_error)

@@ -149,7 +149,7 @@ def rows_lacking(rows: pa.RecordBatch | pa.Table, required: Sequence[str]) -> di
 
 def parse_json(
     column: str,
-    out: SchemaLike,
+    out: SchemaLike = None,
     on_error: OnError | str = OnError.FAIL,
     keeps: str | Sequence[str] = (),
 ) -> Parse:
@@ -173,7 +173,7 @@ def parse_json(
 
 def parse_csv(
     column: str,
-    out: SchemaLike,
+    out: SchemaLike = None,
     separator: str = ",",
     on_error: OnError | str = OnError.FAIL,
     keeps: str | Sequence[str] = (),

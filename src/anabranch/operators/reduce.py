@@ -15,7 +15,7 @@ import pyarrow as pa
 from anabranch.errors import BuildError, OperatorError, Subject, chosen
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.aggregation import Emit
-from anabranch.operators.base import Kernel, KernelContext, Outputs, key_columns
+from anabranch.operators.base import Kernel, KernelContext, Outputs, function_of, key_columns
 from anabranch.operators.combine import group_rows
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.schemas import SchemaLike
@@ -26,6 +26,7 @@ from anabranch.state.positions import Jumbo, Root
 Fold = Callable[[dict[str, Any] | None, Any], dict[str, Any]]
 ACCUMULATOR = "accumulator"
 REDUCE = Subject("operator", "reduce")
+REMEDY = "declare them, as in out='name: type'"
 
 
 class Reduce(TupleOperator):
@@ -41,6 +42,7 @@ class Reduce(TupleOperator):
     ) -> None:
         """Describe; nothing runs."""
         name = getattr(function, "__name__", "reduce")
+        function_of(REDUCE, function)
         keys = key_columns(key, REDUCE)
         super().__init__(
             name=name,
@@ -53,7 +55,7 @@ class Reduce(TupleOperator):
         self.__doc__ = function.__doc__
         names = self.out_schemas["out"].names
         if not names:
-            raise BuildError(REDUCE, "the accumulator's columns in out=", "none", "declare them")
+            raise BuildError(REDUCE, "the accumulator's columns in out=", "none", REMEDY)
         missing = [k for k in keys if k not in names]
         if missing and emit is Emit.CHANGES:
             raise BuildError(
@@ -123,7 +125,7 @@ def reduce(
     function: Fold,
     key: str | Sequence[str] | None = None,
     *,
-    out: SchemaLike,
+    out: SchemaLike = None,
     emit: Emit | str = Emit.EVERY,
     initial: Mapping[str, Any] | None = None,
 ) -> Reduce:

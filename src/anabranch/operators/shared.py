@@ -20,7 +20,16 @@ import pyarrow as pa
 
 from anabranch.errors import BuildError, OperatorError, Subject
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators.base import Kernel, KernelContext, OnError, Operator, Outputs, on_error_of
+from anabranch.operators.base import (
+    Kernel,
+    KernelContext,
+    OnError,
+    Operator,
+    Outputs,
+    function_of,
+    on_error_of,
+)
+from anabranch.operators.decorator import decorator
 from anabranch.operators.schemas import SchemaLike, schema, to_batch
 from anabranch.operators.shapes import to_parents
 from anabranch.state.hashing import bucket_of, hash_columns
@@ -58,10 +67,10 @@ class Shared(Operator):
         on_error: OnError | str = OnError.FAIL,
     ) -> None:
         """Describe; nothing runs."""
-        self.function, self.filter = function, filter
         self.__name__ = getattr(function, "__name__", "shared")
-        self.__doc__ = function.__doc__
         about = Subject("operator", self.__name__)
+        self.function, self.filter = function_of(about, function), filter
+        self.__doc__ = function.__doc__
         self.out = schema(out, about)
         if buckets < 1:
             raise BuildError(about, "at least one bucket", str(buckets), "give buckets ≥ 1")
@@ -223,16 +232,20 @@ def buckets_of(values: pa.Array, buckets: int) -> Ints:
     return bucket_of(hash_columns([values]), buckets)
 
 
+@decorator('@ab.shared(out="name: type")')
 def shared(
+    function: SharedFunction,
+    /,
     *,
     out: SchemaLike,
     buckets: int = DEFAULT_BUCKETS,
     filter: Concerns | None = None,
     on_error: OnError | str = OnError.FAIL,
-) -> Callable[[SharedFunction], Shared]:
+) -> Shared:
     """Make a function of (batch, bucket) a shared operator.
 
     Args:
+        function: From a batch and a bucket to rows, and the parent of each.
         out: The columns that it returns, beside the parent of each row.
         buckets: How many there are, which bounds the number of replicas.
         filter: A function of (batch, number of buckets) that says which rows concern which
@@ -255,4 +268,4 @@ def shared(
         >>> counted.own_buckets
         4
     """
-    return lambda function: Shared(function, out, buckets, filter, on_error)
+    return Shared(function, out, buckets, filter, on_error)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.errors import BuildError, Subject
+from anabranch.errors import BuildError, Subject, chosen, nearest
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import (
     Kernel,
@@ -23,6 +23,7 @@ from anabranch.operators.base import (
     key_columns,
     on_error_of,
 )
+from anabranch.operators.decorator import decorator
 from anabranch.operators.invocation import Invocation
 from anabranch.operators.schedule import Schedule
 from anabranch.operators.schemas import SchemaLike, schema
@@ -67,9 +68,10 @@ class TupleOperator(Operator):
                     about,
                     "a property of a tuple operator",
                     repr(name),
-                    "see the attributes of TupleOperator",
+                    nearest(name, dir(type(self)), "see the attributes of TupleOperator"),
                 )
             setattr(self, name, value)
+        self.state = chosen(about, "state", self.state, StateKind)
         self.key = key_columns(self.key, about)
         self.policy = on_error_of(about, self.on_error)
         if bool(self.key) != (self.state is StateKind.PARTITIONED):
@@ -151,13 +153,10 @@ class FunctionOperator(TupleOperator):
         self.function(ctx)
 
 
-def _decorator(kind: StateKind, properties: dict[str, Any]) -> Callable[[Invoke], FunctionOperator]:
-    return lambda function: FunctionOperator(function, state=kind, **properties)
-
-
+@decorator('@ab.partitioned(key="column", out="name: type")')
 def partitioned(
-    *, key: str | Sequence[str], **properties: Any
-) -> Callable[[Invoke], FunctionOperator]:
+    function: Invoke, /, *, key: str | Sequence[str], **properties: Any
+) -> FunctionOperator:
     """Make a function an operator with independent state per key.
 
     Example:
@@ -169,14 +168,16 @@ def partitioned(
         >>> logins.state.value
         'partitioned'
     """
-    return _decorator(StateKind.PARTITIONED, {"key": key, **properties})
+    return FunctionOperator(function, state=StateKind.PARTITIONED, key=key, **properties)
 
 
-def stateful(**properties: Any) -> Callable[[Invoke], FunctionOperator]:
+@decorator('@ab.stateful(out="name: type")')
+def stateful(function: Invoke, /, **properties: Any) -> FunctionOperator:
     """Make a function an operator with one global state; it sees its input in total order."""
-    return _decorator(StateKind.STATEFUL, properties)
+    return FunctionOperator(function, state=StateKind.STATEFUL, **properties)
 
 
-def stateless(**properties: Any) -> Callable[[Invoke], FunctionOperator]:
+@decorator('@ab.stateless(out="name: type")')
+def stateless(function: Invoke, /, **properties: Any) -> FunctionOperator:
     """Make a function an operator without state, fired once per tuple."""
-    return _decorator(StateKind.STATELESS, properties)
+    return FunctionOperator(function, state=StateKind.STATELESS, **properties)

@@ -23,7 +23,7 @@ class Fields:
         ...     operator.number("cost")
         ... except PlanError as error:
         ...     print(error.subject, "must be", error.expected)
-        field 'operators[0].cost' must be a number of 0 or more
+        field operators[0].cost must be a number of 0 or more
     """
 
     def __init__(self, where: Subject, data: object) -> None:

@@ -60,7 +60,7 @@ class Machine:
         for name in ("sockets", "cores_per_socket", "nodes", "cache_line_bytes"):
             if getattr(self, name) < 1:
                 raise PlanError(
-                    Subject("machine", self.name),
+                    Subject("field", f"machine.{name}"),
                     "1 or more",
                     str(getattr(self, name)),
                     "count again",
@@ -70,21 +70,21 @@ class Machine:
             sizes = [len(row) for row in matrix]
             if matrix and sizes != [self.sockets] * self.sockets:
                 raise PlanError(
-                    Subject("machine", self.name),
+                    Subject("field", f"machine.{name}"),
                     f"a matrix of {self.sockets} × {self.sockets}, one row per socket",
                     f"rows of {sizes}",
                     "give each row a value per socket",
                 )
         if self.sockets % self.nodes:
             raise PlanError(
-                Subject("machine", self.name),
+                Subject("field", "machine.nodes"),
                 f"a divisor of {self.sockets} sockets",
                 str(self.nodes),
                 "spread them evenly",
             )
         if not 0 < self.parallel_share <= 1:
             raise PlanError(
-                Subject("machine", self.name),
+                Subject("field", "machine.parallel_share"),
                 "above 0 and at most 1",
                 str(self.parallel_share),
                 "measure it",

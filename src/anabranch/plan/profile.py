@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import pairwise
 from math import isfinite
 
-from anabranch.errors import PlanError, Subject
+from anabranch.errors import PlanError, Subject, nearest
 
 MOST = 1e100
 """Beyond this, times and rates are slips of the pen, and sums of them no numbers."""
@@ -121,6 +121,13 @@ class Profile:
 
     def __post_init__(self) -> None:
         """Check that it is a graph without cycles, and put producers first."""
+        if self.unit is not None and self.unit not in NANOSECONDS:
+            raise PlanError(
+                Subject("field", "unit"),
+                f"one of {list(NANOSECONDS)}",
+                repr(self.unit),
+                nearest(self.unit, NANOSECONDS),
+            )
         by_name = {o.name: o for o in self.operators}
         if not self.operators or len(by_name) < len(self.operators):
             names = [o.name for o in self.operators]
