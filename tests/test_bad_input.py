@@ -249,6 +249,7 @@ ABOUT: dict[str, Callable[[Path], object]] = {
     "flow 'f'": lambda _: ab.Flow("f", buckets=0),
     "machine 'cores=none'": lambda _: find_machine("cores=none"),
     "operator 'parse_csv'": lambda _: ab.parse_csv("line", "n: int64", separator="xx"),
+    "operator 'parse_json'": lambda _: ab.parse_json("line", "n: int64", on_error="x"),
     "operator 'no_c'": lambda _: ab.map(out="n: integer64")(no_c),
     "option '--conf'": lambda _: spark_settings("spark", ["x"]),
     "plan": lambda _: ab.Plan.from_json("{}"),

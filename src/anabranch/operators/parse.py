@@ -15,7 +15,14 @@ import pyarrow.compute as pc
 
 from anabranch.errors import BuildError, OperatorError, SchemaError, Subject
 from anabranch.graph import StreamType
-from anabranch.operators.base import Kernel, KernelContext, OnError, Outputs, describe_row
+from anabranch.operators.base import (
+    Kernel,
+    KernelContext,
+    OnError,
+    Outputs,
+    describe_row,
+    on_error_of,
+)
 from anabranch.operators.grammars import Csv, Grammar, Json, Parsed, nullable
 from anabranch.operators.read_together import BLANK
 from anabranch.operators.schemas import SchemaLike, columns_of, schema
@@ -37,16 +44,17 @@ class Parse(Map):
         on_error: OnError | str,
     ) -> None:
         """Describe; nothing runs."""
-        plain = pa.schema([field.remove_metadata() for field in nullable(out)])
-        super().__init__(self._unused, plain, keeps, on_error)
-        self.column, self.grammar = column, grammar
-        self.required = tuple(field.name for field in out if not field.nullable)
-        self.__name__, self.__doc__ = f"parse_{type(grammar).__name__.lower()}", grammar.__doc__
-        about = Subject("operator", self.__name__)
+        name = f"parse_{type(grammar).__name__.lower()}"
+        about = Subject("operator", name)
         if not out.names:
             raise BuildError(
                 about, "the columns to parse into", "none", "declare out='name: type, …'"
             )
+        plain = pa.schema([field.remove_metadata() for field in nullable(out)])
+        super().__init__(self._unused, plain, keeps, on_error_of(about, on_error))
+        self.column, self.grammar = column, grammar
+        self.required = tuple(field.name for field in out if not field.nullable)
+        self.__name__, self.__doc__ = name, grammar.__doc__
         try:
             grammar.check()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
