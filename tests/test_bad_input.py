@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -278,19 +278,11 @@ def test_an_error_begins_with_what_it_is_about(about, tmp_path):
 
 
 def test_no_error_takes_a_text_of_ours_for_the_name_of_a_step():
-    """Steps have the names that users give them, so no name stands in the library itself."""
-    errors = {name for name, value in vars(anabranch.errors).items() if is_error(value)}
+    """Steps have the names that users give them, so no such name stands in the library itself."""
+    errors = "|".join(each for each in vars(anabranch.errors) if each.endswith("Error"))
+    literal = re.compile(rf"(?<!>>> )(?<!\.\.\. )raise ({errors})\(\s*f?[\"']")
     for file in Path(anabranch.errors.__file__).parent.rglob("*.py"):
-        if file.name == "errors.py":
-            continue
-        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            match call:
-                case ast.Call(func=ast.Name(id=name), args=[ast.Constant() | ast.JoinedStr(), *_]):
-                    assert name not in errors, f"{file}:{call.lineno}"
-
-
-def is_error(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, AnabranchError)
+        assert not literal.search(file.read_text(encoding="utf-8")), file
 
 
 def test_an_unknown_app_on_the_command_line():
