@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,24 +15,34 @@ import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
-from anabranch.errors import AnabranchError
+import anabranch.errors
+from anabranch.apps import app
+from anabranch.cli.finding import read_plan
+from anabranch.cli.planning import find_machine
+from anabranch.cli.running import spark_settings
+from anabranch.engines.simulator.scenario_file import read_scenario
+from anabranch.errors import About, AnabranchError, Subject
+from anabranch.io.read_back import read_back
+from anabranch.plan.machine import Machine
+from anabranch.plan.profile_file import read_profile
 from anabranch.testing.sequential import run_sequential
+from anabranch.view.web.dashboard import serve
 
 ROWS = [{"word": w, "n": i} for i, w in enumerate("abcd")]
 
 
 def message(
-    action: Callable[[], object], step: str, expected: str, got: str, remedy: str
+    action: Callable[[], object], about: About, expected: str, got: str, remedy: str
 ) -> AnabranchError:
     """The error of an action, after looking for its four parts in the message."""
     with pytest.raises(AnabranchError) as caught:
         action()
     error = caught.value
-    assert error.step == step
+    assert error.subject == (Subject("step", about) if isinstance(about, str) else about)
     assert expected in error.expected
     assert got in error.got
     assert remedy in error.remedy
-    for part in (error.step, error.expected, error.got, error.remedy):
+    for part in (str(error.subject), error.expected, error.got, error.remedy):
         assert part in str(error)
     return error
 
@@ -45,7 +58,7 @@ def test_a_key_that_is_not_in_the_schema():
         "count",
         "columns among ['word', 'n']",
         "'wrd'",
-        "use a column that the input has",
+        "did you mean 'word'?",
     )
 
 
@@ -209,11 +222,67 @@ def test_a_plan_for_another_flow():
     flow, other = words("mine").sink("out", ab.collect()), words("other").sink("o", ab.collect())
     message(
         lambda: ab.plan(other).validate(flow),
-        "mine",
+        Subject("flow", "mine"),
         f"a plan for flow 'mine' ({flow.fingerprint()})",
         f"one for 'other' ({other.fingerprint()})",
         "plan again",
     )
+
+
+def flow() -> ab.Flow:
+    return words().sink("out", ab.collect())
+
+
+ABOUT: dict[str, Callable[[Path], object]] = {
+    "address '127.0.0.1:99999'": lambda _: serve(port=99999),
+    "application 'wrod-count'": lambda _: app("wrod-count"),
+    "argument 'flow'": lambda _: ab.plan("words"),
+    "checkpoint": lambda _: ab.rollback(flow(), "nowhere://there", 1),
+    "checkpoint '{}'": lambda folder: ab.rollback(flow(), folder, 1),
+    "decorator 'map'": lambda _: ab.map("n: int64"),
+    "directory '{}'": read_back,
+    "engine 'flink'": lambda _: ab.run(flow(), engine="flink"),
+    "engine 'local'": lambda _: ab.run(flow(), engine="local", master="local[2]"),
+    "field machine.nodes": lambda _: Machine("m", 3, 1, nodes=2),
+    "field operators[0] 'a'": lambda _: read_profile('{"operators": [{"name": "a"}]}'),
+    "file '{}/no.json'": lambda folder: read_plan(folder / "no.json"),
+    "flow 'f'": lambda _: ab.Flow("f", buckets=0),
+    "machine 'cores=none'": lambda _: find_machine("cores=none"),
+    "operator 'parse_csv'": lambda _: ab.parse_csv("line", "n: int64", separator="xx"),
+    "operator 'parse_json'": lambda _: ab.parse_json("line", "n: int64", on_error="x"),
+    "operator 'no_c'": lambda _: ab.map(out="n: integer64")(no_c),
+    "option '--conf'": lambda _: spark_settings("spark", ["x"]),
+    "plan": lambda _: ab.Plan.from_json("{}"),
+    "plan 'f'": lambda _: ab.plan(flow()).with_replicas("nowhere", 2),
+    "planner 'luck'": lambda _: ab.plan(flow(), planner="luck"),
+    "policy 'luck'": lambda _: ab.start(flow(), engine="local", policy="luck"),
+    "profile 'mine'": lambda _: read_profile("[]", "mine"),
+    "region 'out'": lambda _: ab.plan(flow()).with_replicas("out", 0),
+    "scenario 'mine'": lambda _: read_scenario("[]", "mine"),
+    "sink collect": lambda _: ab.collect().table(),
+    "source files '{}/*.csv'": lambda folder: ab.files(folder / "*.csv").schema,
+    "step 'count'": lambda _: words().aggregate("count", key="word", emit="x"),
+}
+
+
+@pytest.mark.parametrize("about", sorted(ABOUT))
+def test_an_error_begins_with_what_it_is_about(about, tmp_path):
+    (tmp_path / "something").touch()
+    with pytest.raises(AnabranchError) as caught:
+        ABOUT[about](tmp_path)
+    error = caught.value
+    assert str(error).startswith(about.format(tmp_path) + ": expected ")
+    assert error.step == ("count" if error.subject.kind == "step" else None)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.subject) == (type(error), str(error), error.subject)
+
+
+def test_no_error_takes_a_text_of_ours_for_the_name_of_a_step():
+    """Steps have the names that users give them, so no such name stands in the library itself."""
+    errors = "|".join(each for each in vars(anabranch.errors) if each.endswith("Error"))
+    literal = re.compile(rf"(?<!>>> )(?<!\.\.\. )raise ({errors})\(\s*f?[\"']")
+    for file in Path(anabranch.errors.__file__).parent.rglob("*.py"):
+        assert not literal.search(file.read_text(encoding="utf-8")), file
 
 
 def test_an_unknown_app_on_the_command_line():
@@ -224,7 +293,7 @@ def test_an_unknown_app_on_the_command_line():
         check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: step 'wrod-count': expected an application, got")
+    assert done.stderr.startswith("error: application 'wrod-count': expected an application, got")
     assert "see `anabranch apps`" in done.stderr
     assert "Traceback" not in done.stderr
 

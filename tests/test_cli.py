@@ -66,8 +66,8 @@ def test_apps_lists_names_with_one_line_each(run):
 def test_an_unknown_app_is_a_line_on_stderr(run):
     ran = run("plan", "word-cuont")
     assert (ran.code, ran.out) == (2, "")
-    assert "step 'word-cuont': expected an application, got 'word-cuont'; " in ran.err
-    assert "did you mean word-count" in ran.err
+    assert "application 'word-cuont': expected an application, got 'word-cuont'; " in ran.err
+    assert "did you mean 'word-count'" in ran.err
     assert "finance" not in ran.err
     assert "Traceback" not in ran.err
 

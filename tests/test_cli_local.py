@@ -104,8 +104,8 @@ def test_an_unknown_engine_to_check_on_says_which_there_are(no_java):
     ran = done("check", "word-count", "--engine", "loacl", env=no_java, program=program)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr == (
-        "error: step 'loacl': expected an engine among ['spark', 'local'], got 'loacl'; "
-        "choose one of those\n"
+        "error: engine 'loacl': expected an engine among ['spark', 'local'], got 'loacl'; "
+        "did you mean 'local'?\n"
     )
 
 

@@ -63,7 +63,7 @@ def test_processes_that_are_started_find_the_file_too(command_line, files):
         ("apps/bikes.py", "expected apps/bikes.py:NAME with the name of a Flow.*; there is flow"),
         ("apps/bikes.py:flw", "called 'flw' in apps/bikes.py, got nothing of that name; there is"),
         ("apps/json.py:flow", "no other module's namesake, got .*rename the file"),
-        ("wordcount", "got 'wordcount'; did you mean word-count"),
+        ("wordcount", "got 'wordcount'; did you mean 'word-count'"),
         ("zzz", r"got 'zzz'; see `anabranch apps`, or .*file\.py:flow"),
     ],
 )
@@ -76,7 +76,7 @@ def test_a_name_that_leads_nowhere_says_what_to_do(command_line, files, name, to
 
 def test_an_application_to_tell_of_is_guessed_as_well(command_line):
     ran = command_line("apps", "wordcount")
-    assert (ran.code, "did you mean word-count" in ran.err) == (2, True)
+    assert (ran.code, "did you mean 'word-count'" in ran.err) == (2, True)
 
 
 def test_a_file_that_cannot_import_something_shows_its_own_error(command_line, files):

@@ -91,7 +91,7 @@ def started(monkeypatch):
 
 
 REFUSED = {
-    ("word-cuont",): "got 'word-cuont'; did you mean word-count?",
+    ("word-cuont",): "got 'word-cuont'; did you mean 'word-count'?",
     (
         "word-count",
         "--engine",
@@ -107,7 +107,7 @@ REFUSED = {
         "local",
         "--conf",
         "spark.ui.enabled=true",
-    ): "step '--conf': expected the engine spark, got local; leave --conf out",
+    ): "option '--conf': expected the engine spark, got local; leave --conf out",
     (
         "word-count",
         "--engine",

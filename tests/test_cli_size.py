@@ -157,5 +157,5 @@ def test_a_profile_alone_has_no_stages(file):
 
 
 def test_a_rate_has_to_be_above_nothing(file):
-    with pytest.raises(PlanError, match="step 'rate'"):
+    with pytest.raises(PlanError, match="argument 'rate'"):
         size(file("p.json", PROFILE), "--rate", "0")

@@ -6,10 +6,13 @@ from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import anabranch as ab
-from anabranch.errors import BuildError, PlanError, StateError
+from anabranch.errors import AnabranchError, BuildError, PlanError, StateError
+from anabranch.operators.base import Operator
+from anabranch.plan.profile import OperatorProfile, chain
 from anabranch.testing import run_interleaved, run_sequential
 
 ROWS = [{"k": "a", "v": 1}, {"k": "b", "v": 3}, {"k": "a", "v": 2}]
@@ -20,6 +23,11 @@ def rows() -> ab.Stream:
 
 
 MISTAKES = {
+    "a text in place of a function": lambda s: s.map("mine", "n: int64", out="n: int64"),
+    "a map without columns": lambda s: s.map("mine", lambda b: {}),
+    "a flat_map without columns": lambda s: s.flat_map("mine", lambda row: []),
+    "a reduce without columns": lambda s: s.reduce("mine", lambda best, row: {}, key="k"),
+    "a reduce without a function": lambda s: s.reduce("mine", "max", key="k", out="v: int64"),
     "top_n of none": lambda s: s.top_n("mine", 0, by="v"),
     "an unknown policy": lambda s: s.map("mine", lambda b: {}, keeps="*", on_error="x"),
     "an unknown emit": lambda s: s.aggregate("mine", key="k", n=ab.count(), emit="x"),
@@ -43,14 +51,135 @@ def test_the_error_names_the_step_and_leaves_its_name_free(mistake):
     stream.sink("mine", ab.collect())
 
 
-def test_an_unknown_order_is_refused():
-    with pytest.raises(BuildError, match="order in"):
-        ab.Flow("f", order="bogus")
+def aggregated(**arguments: str) -> ab.Stream:
+    return rows().aggregate("n", key="k", n=ab.count(), **arguments)
 
 
-def test_an_unknown_port_rule_is_refused():
-    with pytest.raises(BuildError, match="ports in"):
-        ab.Schedule.at_least(1, ports="some")
+NEAREST = {
+    "emit of an aggregate": ("every", lambda: aggregated(emit="evry")),
+    "emit of a reduce": (
+        "changes",
+        lambda: rows().reduce("n", lambda a, b: {}, key="k", out="k: string", emit="change"),
+    ),
+    "emit of top_n": ("final", lambda: rows().top_n("n", 1, by="v", emit="finale")),
+    "on_error of a map": ("skip", lambda: ab.map(keeps="*", on_error="skp")(len)),
+    "on_error of a partitioned operator": (
+        "side",
+        lambda: ab.partitioned(key="k", on_error="sides")(len),
+    ),
+    "on_error of a parser": ("fail", lambda: ab.parse_json("k", "v: int64", on_error="fial")),
+    "order of a flow": ("total", lambda: ab.Flow("f", order="totl")),
+    "ports of a schedule": ("any", lambda: ab.Schedule.at_least(1, ports="anny")),
+    "how of a lookup": (
+        "left",
+        lambda: rows().lookup("n", pa.table({"k": ["a"], "w": [1]}), key="k", how="lft"),
+    ),
+    "format of files": ("parquet", lambda: ab.files("*", format="parket")),
+    "on_bad_file of files": ("skip", lambda: ab.files("*", on_bad_file="skp")),
+    "format of a Redis stream": (
+        "fields",
+        lambda: ab.redis_stream("redis://h", "s", "v: int64", format="field"),
+    ),
+    "a column": ("word", lambda: words().aggregate("n", key="wrd", n=ab.count())),
+    "a property of a tuple operator": ("timers", lambda: ab.stateful(timer=True)(len)),
+    "an option of a decorator": ("keeps", lambda: ab.map(keep="*")),
+    "the state of a tuple operator": ("stateful", lambda: Stateful(state="statefull")),
+    "an engine": ("local", lambda: ab.start(ready(), engine="loacl")),
+    "a planner": ("exact", lambda: ab.plan(ready(), planner="exat")),
+    "a policy": ("auto", lambda: ab.start(ready(), engine="local", policy="atuo")),
+    "a region of a plan": ("out", lambda: ab.plan(ready()).with_replicas("outt", 2)),
+    "a unit of costs": ("us", lambda: chain([OperatorProfile("a", 1.0)], unit="uss")),
+}
+
+
+class Stateful(ab.TupleOperator):
+    pass
+
+
+def words() -> ab.Stream:
+    return ab.Flow("f").source("s", ab.memory([{"word": "a"}]))
+
+
+def ready() -> ab.Flow:
+    return rows().sink("out", ab.collect())
+
+
+@pytest.mark.parametrize("option", sorted(NEAREST))
+def test_a_name_that_is_nearly_right_is_answered_with_the_nearest_one(option):
+    name, mistake = NEAREST[option]
+    with pytest.raises(AnabranchError, match=rf"; did you mean '{name}'\?$"):
+        mistake()
+
+
+@pytest.mark.parametrize("emit", ["x", "", None, 3])
+def test_an_emit_that_is_like_none_is_answered_with_all_of_them(emit):
+    with pytest.raises(BuildError) as caught:
+        rows().reduce("n", lambda a, b: {}, key="k", out="k: string", emit=emit)
+    assert caught.value.expected == "emit in ['every', 'final', 'changes']"
+
+
+# --- decorators ----------------------------------------------------------------------------------
+
+BARE = {
+    "filter": ab.filter,
+    "screen": ab.screen,
+    "stateful": ab.stateful,
+    "stateless": ab.stateless,
+}
+
+
+@pytest.mark.parametrize("name", sorted(BARE))
+def test_a_decorator_without_required_options_works_with_and_without_parentheses(name):
+    def function(given):
+        """Says something."""
+
+    bare, called = BARE[name](function), BARE[name]()(function)
+    assert type(bare) is type(called)
+    for made in (bare, called):
+        assert isinstance(made, Operator)
+        assert (made.__name__, made.__doc__) == ("function", "Says something.")
+
+
+def test_a_bare_filter_filters():
+    @ab.filter
+    def large(batch):
+        return pc.greater(batch["v"], 1)
+
+    flow = rows().apply("large", large).sink("out", ab.collect())
+    assert [row["v"] for row in run_sequential(flow).rows("out")] == [3, 2]
+
+
+def mask(batch):
+    return []
+
+
+MISUSES = {
+    "a schema by position": (lambda: ab.map("n: int64"), "'n: int64' in place of a function"),
+    "the function and a schema": (lambda: ab.map(mask, "n: int64"), "'n: int64' by position"),
+    "options and no function": (lambda: ab.expand(out="n: int64")(3), "3 in place of a function"),
+    "two decorators": (lambda: ab.filter(ab.filter(mask)), "in place of a function"),
+    "a bare keyed": (lambda: ab.keyed(mask), "no key="),
+    "keyed without state": (lambda: ab.keyed(key="k"), "no state="),
+    "a bare shared": (lambda: ab.shared(mask), "no out="),
+    "a bare partitioned": (lambda: ab.partitioned(mask), "no key="),
+    "an unknown option": (lambda: ab.filter(out="n: int64"), "an option 'out'"),
+}
+
+
+@pytest.mark.parametrize("misuse", sorted(MISUSES))
+def test_a_decorator_that_is_used_in_a_wrong_way_shows_the_right_one(misuse):
+    use, got = MISUSES[misuse]
+    with pytest.raises(BuildError) as caught:
+        use()
+    error = caught.value
+    assert (error.subject.kind, got in error.got) == ("decorator", True)
+    assert error.expected.startswith(f"the form @ab.{error.subject.name}")
+
+
+@pytest.mark.parametrize("decorate", [ab.map, ab.expand])
+def test_a_bare_decorator_that_lacks_its_columns_says_where_to_declare_them(decorate):
+    with pytest.raises(BuildError, match=r"^operator 'mask': .*as in out='name: type'$"):
+        decorate(mask)
 
 
 def test_an_unknown_setting_of_a_source_is_refused():

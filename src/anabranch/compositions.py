@@ -97,7 +97,7 @@ class Compositions:
         name: str,
         function: Callable[[dict[str, Any]], Iterable[dict[str, Any]]],
         *,
-        out: SchemaLike,
+        out: SchemaLike = None,
         keeps: Key = (),
         on_error: OnError | str = OnError.FAIL,
     ) -> Self:
@@ -141,7 +141,7 @@ class Compositions:
         function: Callable[[Any, Any], dict[str, Any]],
         *,
         key: Key | None = None,
-        out: SchemaLike,
+        out: SchemaLike = None,
         emit: str = "every",
         initial: Mapping[str, Any] | None = None,
     ) -> Self:

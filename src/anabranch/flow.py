@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.compositions import Compositions
-from anabranch.errors import BuildError, SchemaError
+from anabranch.errors import BuildError, SchemaError, Subject, chosen
 from anabranch.events import Shape, StepShape, StreamShape
 from anabranch.graph import Graph, Output, Resolved, Role, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
@@ -119,12 +119,11 @@ class Flow:
     ) -> None:
         """An empty flow; `buckets` is fixed for the life of its state."""
         if buckets < 1:
-            raise BuildError(name, "at least one bucket", str(buckets), "give buckets ≥ 1")
-        if order not in [*Order, *(o.value for o in Order)]:
             raise BuildError(
-                name, f"order in {[o.value for o in Order]}", repr(order), "choose one of those"
+                Subject("flow", name), "at least one bucket", str(buckets), "give buckets ≥ 1"
             )
-        self.name, self.buckets, self.order = name, buckets, Order(order)
+        self.order = chosen(Subject("flow", name), "order", order, Order)
+        self.name, self.buckets = name, buckets
         self.graph = Graph()
 
     def source(
@@ -283,7 +282,7 @@ class Flow:
         unknown = sorted(set(names) - set(known))
         if unknown:
             raise BuildError(
-                self.name,
+                Subject("flow", self.name),
                 f"{role.value}s among {list(known)}",
                 str(unknown),
                 f"replace {role.value}s that the flow has",

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 
 
 class StateKind(Enum):
@@ -193,7 +193,9 @@ class Graph:
     def resolve(self) -> Resolved:
         """Check the whole graph; raise on open ports, cycles and an empty graph."""
         if not any(step.role is Role.SOURCE for step in self.steps.values()):
-            raise BuildError("flow", "at least one source", "none", "start with flow.source(...)")
+            raise BuildError(
+                Subject("flow"), "at least one source", "none", "start with flow.source(...)"
+            )
         for step in self.steps.values():
             for port, source in enumerate(step.inputs):
                 if source is None:

@@ -19,7 +19,7 @@ from anabranch.engines.listeners import Listener
 from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.measuring.profiling import profile_flow
 from anabranch.engines.registry import Simulated, engine_of
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow, Stream
 from anabranch.plan.for_flow import as_plan, problem_for
 from anabranch.plan.machine import Machine, with_overheads
@@ -70,7 +70,9 @@ def start(
     if plan is not None:
         plan.validate(flow)
     if rows is not None and rows < 0:
-        raise BuildError(flow.name, "rows of 0 or more", str(rows), "leave it out for no limit")
+        raise BuildError(
+            Subject("argument", "rows"), "rows of 0 or more", str(rows), "leave it out for no limit"
+        )
     decider = chosen(policy, planned=plan is not None)
 
     # Plan and start: an engine that is given no plan chooses one for the machine it finds.
@@ -148,4 +150,6 @@ def _require_flow(flow: object) -> None:
         remedy = "pass the flow that the stream belongs to"
     elif callable(flow):
         remedy = "call the function that builds it"
-    raise BuildError("run", "a Flow", f"{type(flow).__name__} {flow!r:.80}", remedy)
+    raise BuildError(
+        Subject("argument", "flow"), "a Flow", f"{type(flow).__name__} {flow!r:.80}", remedy
+    )

@@ -141,5 +141,5 @@ def test_what_fits_passes(wanted):
     ],
 )
 def test_what_does_not_fit_is_refused(wanted):
-    with pytest.raises(BuildError, match=r"^step 'app': expected given: .*; choose another value"):
+    with pytest.raises(BuildError, match=r"^application 'app': expected given: .*; choose another"):
         require("app", given=wanted)

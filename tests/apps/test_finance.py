@@ -173,7 +173,7 @@ def test_the_index_of_what_costs_next_to_nothing_is_infinite():
     ],
 )
 def test_arguments_that_cannot_be_are_refused(argument, value):
-    with pytest.raises(BuildError, match=f"step 'finance': expected {argument}: "):
+    with pytest.raises(BuildError, match=f"application 'finance': expected {argument}: "):
         finance.build(**{argument: value})
 
 

@@ -22,7 +22,7 @@ def failure(source, *needles):
 
 def test_nothing_that_matches_is_an_error(tmp_path):
     error = failure(files(tmp_path / "*.txt"), "no file that matches", "*.txt")
-    assert error.step == f"files {str(tmp_path / '*.txt')!r}"
+    assert error.subject.name == f"files {str(tmp_path / '*.txt')!r}"
 
 
 def test_one_of_several_paths_that_matches_nothing_is_an_error(tmp_path):

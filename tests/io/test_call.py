@@ -68,6 +68,6 @@ def test_after_an_error_the_commit_can_be_repeated(calls):
     sink.write(batch(1))
     with pytest.raises(SinkError, match="version 0, got ConnectionError: gone") as caught:
         sink.commit(0)
-    assert caught.value.step == "call 'unreliable'"
+    assert caught.value.subject.name == "call 'unreliable'"
     sink.commit(0)
     assert calls == [(0, [1]), (0, [1])]

@@ -278,7 +278,7 @@ def test_a_path_that_is_a_file_cannot_be_written_to(kind, folder):
     folder.write_text("")
     with pytest.raises(SinkError, match=r"write to .*out.*choose another directory") as caught:
         opened(kind, folder)
-    assert caught.value.step == f"{kind} {str(folder)!r}"
+    assert caught.value.subject.name == f"{kind} {str(folder)!r}"
 
 
 def test_a_directory_that_must_not_be_written_to_is_an_error(kind, folder, monkeypatch):

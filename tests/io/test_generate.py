@@ -82,7 +82,7 @@ def test_what_make_does_wrong_is_named(columns, message):
 
     with pytest.raises(SourceError, match=message) as caught:
         generate(wrong, SCHEMA).read("generated", 0, 1)
-    assert caught.value.step == "generate 'wrong'"
+    assert caught.value.subject.name == "generate 'wrong'"
 
 
 @pytest.mark.parametrize("wrong", [{"rows": -1}, {"rate_per_s": 0}, {"seed": -1}])

@@ -35,7 +35,7 @@ def _in_an_empty_folder(tmp_path, monkeypatch):
 def test_sources_and_sinks_refuse_addresses_of_other_file_systems(takes, error, address):
     with pytest.raises(error, match="a local path, or a file: address") as caught:
         takes(address)
-    assert str(address).partition("@")[2] in caught.value.got
+    assert str(address).partition("@")[2] in caught.value.subject.name
     assert "give that path" in caught.value.remedy
     assert os.listdir() == []
 

@@ -223,7 +223,9 @@ def test_rows_that_were_trimmed_are_an_error_and_never_other_rows(redis_server, 
     for source in (known, source_of(redis_server, stream)):
         with pytest.raises(SourceError) as raised:
             read(source, 10, 5)
-        assert raised.value.step == f"redis_stream {stream!r} at 127.0.0.1:{redis_server.port}/0"
+        assert str(raised.value.subject) == (
+            f"source redis_stream {stream!r} at 127.0.0.1:{redis_server.port}/0"
+        )
         assert raised.value.expected == "row 10"
         assert "row 20 is the first one kept" in raised.value.got
         assert "first_row=20" in raised.value.remedy

@@ -232,7 +232,7 @@ def test_an_unknown_policy_is_refused():
 
 
 def test_a_schema_that_cannot_be_read_names_the_function():
-    with pytest.raises(SchemaError, match="step 'length'"):
+    with pytest.raises(SchemaError, match="operator 'length'"):
 
         @map(out="n: integer64")
         def length(batch):

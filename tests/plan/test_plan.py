@@ -101,17 +101,17 @@ BROKEN = {
     "no replica": (replaced("m", replicas=0), "at least one replica, got 0"),
     "replicas of a stateful region": (
         PLAN.with_replicas("g", 2),
-        "step 'g': expected one replica of a stateful region, got 2",
+        "region 'g': expected one replica of a stateful region, got 2",
     ),
     "replicas of a sink": (PLAN.with_replicas("out", 2), "one replica of a sink region, got 2"),
     "a bucket map too short": (
         replaced("p", bucket_map=(0,) * 11),
-        "step 'p': expected a bucket map of 12 buckets, got 11",
+        "region 'p': expected a bucket map of 12 buckets, got 11",
     ),
     "a bucket map without keys": (replaced("m", bucket_map=(0,)), "a bucket map of 0 buckets"),
     "a shared region's map of the flow's length": (
         replaced("x", bucket_map=(0,) * 12),
-        "step 'x': expected a bucket map of 6 buckets, got 12",
+        "region 'x': expected a bucket map of 6 buckets, got 12",
     ),
     "an owner that does not exist": (
         replaced("p", replicas=2, bucket_map=(0, 2) * 6),

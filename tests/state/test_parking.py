@@ -253,7 +253,7 @@ def test_a_full_lot_is_left_as_it_was_and_the_state_stays_the_callers(
     claimed = lot.claim("s")
     claimed.append(np.zeros(MEGABYTE))
     lot.park("t", "before")
-    with no_file_above(MEGABYTE), pytest.raises(ParkingFull, match="step 't'"):
+    with no_file_above(MEGABYTE), pytest.raises(ParkingFull, match="state 't'"):
         lot.park("t", claimed)
     assert lot.names() == {"t"}
     assert lot.copy("t") == "before"

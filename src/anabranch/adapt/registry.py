@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from anabranch.adapt.policy import Policy
-from anabranch.errors import UnknownNameError
+from anabranch.errors import unknown
 
 NONE = "none"
 DEFAULT = "auto"
@@ -26,12 +26,7 @@ POLICIES = (
 def policy(name: str) -> Policy[Any]:
     """The policy of a name, with its usual parameters."""
     if name not in POLICIES:
-        raise UnknownNameError(
-            name,
-            f"a policy among {[*POLICIES, NONE]}",
-            repr(name),
-            "choose one of those",
-        )
+        raise unknown("policy", name, [*POLICIES, NONE])
     module = import_module(f"anabranch.adapt.policies.{name}")
     made: Policy[Any] = getattr(module, name.capitalize())()
     return made

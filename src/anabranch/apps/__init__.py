@@ -13,13 +13,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from anabranch.apps.parts.summary import AppSummary
-from anabranch.errors import UnknownNameError
+from anabranch.errors import Subject, UnknownNameError, nearest
 from anabranch.flow import Flow
 
 
@@ -121,11 +120,10 @@ def app(name: str) -> App:
     """
     if name in APPS:
         return APPS[name]
-    close = get_close_matches(name, APPS, n=1)
+    look = "see `anabranch apps`, or give your own flow as module:flow or file.py:flow"
     raise UnknownNameError(
-        name,
+        Subject("application", name),
         "an application",
         repr(name),
-        "".join(f"did you mean {each}? " for each in close)
-        + "see `anabranch apps`, or give your own flow as module:flow or file.py:flow",
+        f"{nearest(name, APPS, '')} {look}".strip(),
     )

@@ -42,7 +42,7 @@ from anabranch.apps.parts.tweets import (
     random_tweets,
     words,
 )
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, parquet
 from anabranch.operators.aggregates import count, mean
@@ -258,7 +258,10 @@ def lexicon() -> dict[str, int]:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
     except (PackageNotFoundError, OSError) as error:
         raise BuildError(
-            "sentiment", "the package afinn", "none", "run: pip install 'anabranch[sentiment]'"
+            Subject("application", "sentiment"),
+            "the package afinn",
+            "none",
+            "run: pip install 'anabranch[sentiment]'",
         ) from error
     pairs = (line.split("\t") for line in lines)
     return {word: int(valence) for word, valence in pairs if " " not in word}

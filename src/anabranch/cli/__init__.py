@@ -21,7 +21,6 @@ from anabranch.cli import (
 )
 from anabranch.cli.outcomes import WRONG_INPUT
 from anabranch.cli.stopping import STOPS, code_of, terminable
-from anabranch.cli.telling import tell
 from anabranch.cli.watching import with_ports
 from anabranch.errors import AnabranchError
 from anabranch.reproduce import command as reproducing
@@ -57,7 +56,7 @@ def main() -> None:
         with terminable():
             cli(args=with_ports(sys.argv[1:]))
     except AnabranchError as error:
-        tell(error)
+        typer.echo(f"error: {error}", err=True)
         sys.exit(WRONG_INPUT)
     except STOPS as stop:
         sys.exit(code_of(stop))

@@ -19,7 +19,7 @@ import typer
 
 from anabranch.apps import APPS, app
 from anabranch.cli.own_flows import built, is_file, own_flow
-from anabranch.errors import UnknownNameError
+from anabranch.errors import Subject, UnknownNameError, nearest
 from anabranch.flow import Flow
 from anabranch.io.local_paths import local_path
 from anabranch.plan.plan import Plan
@@ -92,15 +92,15 @@ def arguments(
         argument, equals, value = setting.partition("=")
         if argument not in known or not equals:
             raise UnknownNameError(
-                name,
+                Subject("application", name),
                 f"--set NAME=VALUE with a name among {list(known)}",
                 setting,
-                "name one of those",
+                nearest(argument, known, "name one of those"),
             )
         given[argument] = as_value(name, known[argument], value)
     if input and "input" not in known:
         raise UnknownNameError(
-            name,
+            Subject("application", name),
             "a function with an argument `input`",
             f"--input {shlex.join(input)} for one without",
             "leave --input out to run on the application's own data",
@@ -126,7 +126,10 @@ def as_value(name: str, parameter: inspect.Parameter, text: str) -> Any:
         if isinstance(usual, timedelta):
             wanted = f"a length of time in seconds, such as {usual.total_seconds():g}"
         raise UnknownNameError(
-            name, f"{parameter.name}: {wanted}", repr(text), "give such a value"
+            Subject("application", name),
+            f"{parameter.name}: {wanted}",
+            repr(text),
+            "give such a value",
         ) from error
 
 
@@ -155,27 +158,27 @@ def files_of(input: Sequence[str]) -> Any:
 
 
 @dataclass(frozen=True)
-class Subject:
+class Profiled:
     """A profile, and the flow that it describes; None where only a profile was named."""
 
     profile: Profile
     flow: Flow | None
 
 
-def find_subject(
+def find_profiled(
     target: str,
     profile: Path | None = None,
     input: Sequence[str] | None = None,
     settings: Sequence[str] | None = None,
-) -> Subject:
+) -> Profiled:
     """Find a profile, or an application with its profile, which is measured unless given."""
     if not is_profile(target):
         flow = find_flow(target, input, settings)
-        return Subject(take_profile(flow) if profile is None else find_profile(profile), flow)
+        return Profiled(take_profile(flow) if profile is None else find_profile(profile), flow)
     for option, given in (("--profile", profile), ("--input", input), ("--set", settings)):
         if given:
             raise typer.BadParameter(f"{option} goes with an application, not with a profile")
-    return Subject(find_profile(Path(target)), None)
+    return Profiled(find_profile(Path(target)), None)
 
 
 def is_profile(target: str) -> bool:
@@ -204,10 +207,13 @@ def read_plan(file: Path) -> Plan:
 
 def read_text(file: Path, what: str, command: str) -> str:
     """The text of a file, or an error that says how such a file is made."""
-    place = Path(local_path(file, "read"))
+    place = Path(local_path(file))
     try:
         return place.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UnknownNameError(
-            str(file), f"a readable file with {what}", str(error), f"write one with `{command}`"
+            Subject("file", str(file)),
+            f"a readable file with {what}",
+            str(error),
+            f"write one with `{command}`",
         ) from error

@@ -14,7 +14,7 @@ from anabranch.cli.plotting import Plot, profile_plot, require_plots, write_pict
 from anabranch.engines.measuring.calibration import REPEATS, Calibrated, this_machine
 from anabranch.engines.measuring.calibration_spark import fit, overheads
 from anabranch.engines.measuring.profiling import ROWS, Measured, measure_flow
-from anabranch.errors import UnknownNameError
+from anabranch.errors import unknown
 from anabranch.io.local_paths import local_option
 from anabranch.plan.machine import Machine
 from anabranch.plan.machine_file import machine_text, read_machine
@@ -107,9 +107,7 @@ def calibrate_engine(
 
 def _of_engine(engine: str) -> int:
     if engine not in BATCH_ROWS:
-        raise UnknownNameError(
-            engine, f"an engine among {list(BATCH_ROWS)}", repr(engine), "choose one of those"
-        )
+        raise unknown("engine", engine, BATCH_ROWS)
     return BATCH_ROWS[engine]
 
 

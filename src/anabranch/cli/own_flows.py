@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from anabranch.errors import UnknownNameError
+from anabranch.errors import Subject, UnknownNameError
 from anabranch.flow import Flow
 
 SUFFIX = ".py"
@@ -31,7 +31,12 @@ def own_flow(name: str) -> tuple[Any, Mapping[str, inspect.Parameter]]:
     """What a name stands for, a Flow or a function, and the arguments that it takes."""
     place, attribute = _parted(name)
     if not place:
-        raise UnknownNameError(name, "module:flow", repr(name), "name the module before the colon")
+        raise UnknownNameError(
+            Subject("application", name),
+            "module:flow",
+            repr(name),
+            "name the module before the colon",
+        )
     module = _of_file(name, Path(place)) if is_file(name) else _imported(name, place)
     found = getattr(module, attribute, None)
     if not callable(found) and not isinstance(found, Flow):
@@ -39,7 +44,7 @@ def own_flow(name: str) -> tuple[Any, Mapping[str, inspect.Parameter]]:
         got = "nothing of that name" if attribute else repr(name)
         got = got if found is None else type(found).__name__
         remedy = f"there is {', '.join(flows)}" if flows else "define one there"
-        raise UnknownNameError(name, _wanted(name), got, remedy)
+        raise UnknownNameError(Subject("application", name), _wanted(name), got, remedy)
     return found, inspect.signature(found).parameters if callable(found) else {}
 
 
@@ -50,11 +55,16 @@ def built(name: str, found: Any, given: Mapping[str, Any]) -> Flow:
             inspect.signature(found).bind(**given)
         except TypeError as error:
             raise UnknownNameError(
-                name, "a function without required arguments", str(error), "give them defaults"
+                Subject("application", name),
+                "a function without required arguments",
+                str(error),
+                "give them defaults",
             ) from error
         found = found(**given)
     if not isinstance(found, Flow):
-        raise UnknownNameError(name, _wanted(name), type(found).__name__, "return a Flow there")
+        raise UnknownNameError(
+            Subject("application", name), _wanted(name), type(found).__name__, "return a Flow there"
+        )
     return found
 
 
@@ -80,7 +90,7 @@ def _imported(name: str, module: str) -> ModuleType:
         if error.name is None or not module.startswith(error.name):
             raise
         raise UnknownNameError(
-            name,
+            Subject("application", name),
             "a module that can be imported",
             repr(module),
             "run from the folder that holds it, install it, or name its file: file.py:flow",
@@ -90,7 +100,12 @@ def _imported(name: str, module: str) -> ModuleType:
 def _of_file(name: str, file: Path) -> ModuleType:
     """The module in a file, under its own name, so that Spark's workers find it as well."""
     if not file.is_file():
-        raise UnknownNameError(name, "a file with Python", f"no file {file}", "name one that is")
+        raise UnknownNameError(
+            Subject("application", name),
+            "a file with Python",
+            f"no file {file}",
+            "name one that is",
+        )
     folder = str(file.resolve().parent)
     sys.path.insert(0, folder)
     paths = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -101,11 +116,17 @@ def _of_file(name: str, file: Path) -> ModuleType:
         if error.name not in (file.stem, file.stem.partition(".")[0]):
             raise
         raise UnknownNameError(
-            name, "a file whose name is one of Python's", repr(file.name), "rename it"
+            Subject("application", name),
+            "a file whose name is one of Python's",
+            repr(file.name),
+            "rename it",
         ) from error
     found = getattr(module, "__file__", None)
     if found is None or not file.samefile(found):
         raise UnknownNameError(
-            name, "a file that is no other module's namesake", str(found), "rename the file"
+            Subject("application", name),
+            "a file that is no other module's namesake",
+            str(found),
+            "rename the file",
         )
     return module

@@ -13,12 +13,12 @@ import typer
 from anabranch.cli.finding import (
     AsJson,
     Inputs,
+    Profiled,
     ProfileFile,
     Settings,
-    Subject,
     Target,
     find_flow,
-    find_subject,
+    find_profiled,
     is_profile,
     read_plan,
     read_text,
@@ -26,7 +26,7 @@ from anabranch.cli.finding import (
 from anabranch.cli.plotting import Plot, compare_plot, require_plots, write_picture
 from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.registry import require_results
-from anabranch.errors import AnabranchError, PlanError, UnknownNameError
+from anabranch.errors import AnabranchError, PlanError, Subject, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.io.local_paths import local_option
 from anabranch.plan.answer import Answer
@@ -118,7 +118,7 @@ def show_plan(
     find = planner(chosen)
     require_results(engine)
     place = find_machine(machine)
-    asked = ask(find_subject(target, profile, input, settings), place, threads, engine)
+    asked = ask(find_profiled(target, profile, input, settings), place, threads, engine)
     if asked.flow is None and (save or svg):
         option = "--save writes" if save else "--svg draws"
         raise typer.BadParameter(f"{option} the plan of an application; a profile has none")
@@ -170,7 +170,7 @@ def compare(
     require_plots(plot)
     require_results(engine)
     place = find_machine(machine)
-    asked = ask(find_subject(target, profile, input, settings), place, threads, engine)
+    asked = ask(find_profiled(target, profile, input, settings), place, threads, engine)
     compared: list[Compared] = []
     for name, find in PLANNERS.items():
         begun = perf_counter()
@@ -194,9 +194,9 @@ def as_object(profile: Profile, compared: Compared) -> dict[str, Any]:
     return compared.answer.as_object(profile, compared.planner, compared.solve_ms)
 
 
-def ask(subject: Subject, machine: Machine, threads: int | None, engine: str) -> Asked:
+def ask(profiled: Profiled, machine: Machine, threads: int | None, engine: str) -> Asked:
     """The problem that arguments of the command line describe."""
-    profile, flow = with_overheads(subject.profile, machine, engine), subject.flow
+    profile, flow = with_overheads(profiled.profile, machine, engine), profiled.flow
     if flow is None:
         return Asked(Problem(profile, machine, threads), None)
     return Asked(problem_for(flow, profile, machine, threads), flow)
@@ -209,9 +209,13 @@ def find_machine(name: str | None) -> Machine:
     word, equals, number = name.partition("=")
     if equals and word == "cores":
         if not number.isdecimal() or int(number) < 1:
-            raise PlanError("machine", "cores=N with N of 1 or more", repr(name), "count again")
+            raise PlanError(
+                Subject("machine", name), "cores=N with N of 1 or more", repr(name), "count again"
+            )
         return Machine.of_cores(int(number))
     if equals and not Path(name).is_file():
-        raise UnknownNameError(name, "MACHINE.json or cores=N", repr(name), "give one of those")
+        raise UnknownNameError(
+            Subject("machine", name), "MACHINE.json or cores=N", repr(name), "give one of those"
+        )
     text = read_text(Path(name), "a machine", "anabranch calibrate --out FILE")
     return read_machine(text, Path(name).name)

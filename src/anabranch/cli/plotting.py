@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from anabranch.errors import UnknownNameError
+from anabranch.errors import Subject, UnknownNameError
 from anabranch.events import Observation
 from anabranch.io.local_paths import local_option
 from anabranch.pictures import plots
@@ -44,7 +44,10 @@ def write_picture(file: Path, picture: str) -> None:
         file.write_text(picture, encoding="utf-8")
     except OSError as error:
         raise UnknownNameError(
-            str(file), "a file that can be written", error.strerror or str(error), "name another"
+            Subject("file", str(file)),
+            "a file that can be written",
+            error.strerror or str(error),
+            "name another",
         ) from error
 
 

@@ -21,7 +21,6 @@ from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.cli.planning import find_machine
 from anabranch.cli.results import Results, unread
 from anabranch.cli.stopping import STOPS, again, code_of
-from anabranch.cli.telling import tell
 from anabranch.cli.watching import (
     Address,
     DashboardPort,
@@ -34,7 +33,7 @@ from anabranch.cli.watching import (
     watching,
 )
 from anabranch.engines.handle import Result, Run
-from anabranch.errors import AnabranchError, SourceError, UnknownNameError
+from anabranch.errors import AnabranchError, SourceError, Subject, UnknownNameError
 from anabranch.io.local_paths import local_option
 from anabranch.run import rollback, start
 from anabranch.view.answers import counted
@@ -171,7 +170,7 @@ def run_app(
         raise typer.Exit(stopped)
     if lost := unread(flow, handle.result()):
         for source, step in lost.items():
-            tell(nothing_read(name, source, step, handle.result()))
+            typer.echo(f"error: {nothing_read(name, source, step, handle.result())}", err=True)
         raise typer.Exit(WRONG_RESULT)
 
 
@@ -197,14 +196,17 @@ def spark_settings(engine: str, given: Sequence[str]) -> dict[str, str]:
     """
     if given and engine != "spark":
         raise UnknownNameError(
-            "--conf", "the engine spark", engine, "leave --conf out, or run it on spark"
+            Subject("option", "--conf"),
+            "the engine spark",
+            engine,
+            "leave --conf out, or run it on spark",
         )
     settings = {}
     for setting in given:
         name, equals, value = setting.partition("=")
         if not equals or not name.startswith("spark.") or name == "spark.":
             raise UnknownNameError(
-                "--conf",
+                Subject("option", "--conf"),
                 "NAME=VALUE with a name of Spark's, such as spark.ui.enabled=true",
                 repr(setting),
                 "give the whole name; one for Hadoop begins with spark.hadoop.",
@@ -222,7 +224,7 @@ def wait_for(handle: Run, seconds: float | None) -> int:
         handle.await_termination(seconds)
         handle.stop()
     except AnabranchError as error:
-        tell(error)
+        typer.echo(f"error: {error}", err=True)
         raise typer.Exit(WRONG_RESULT) from error
     except STOPS as stop:
         typer.echo(f"finishing what is under way; {again(stop)} to give up", err=True)

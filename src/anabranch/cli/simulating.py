@@ -13,11 +13,11 @@ import typer
 from anabranch.cli.finding import (
     AsJson,
     Inputs,
+    Profiled,
     ProfileFile,
     Settings,
-    Subject,
     Target,
-    find_subject,
+    find_profiled,
     read_text,
 )
 from anabranch.cli.planning import MachineName, find_machine
@@ -34,6 +34,7 @@ from anabranch.engines.simulator.plans import (
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.engines.simulator.scenario_file import read_scenario
 from anabranch.engines.simulator.simulation import Simulation
+from anabranch.errors import Subject
 from anabranch.events import Observation
 from anabranch.plan.answer import RegionChoice
 from anabranch.plan.fields import Fields
@@ -71,7 +72,7 @@ def simulate(
 ) -> None:
     """Run a plan in virtual time, on a machine that need not be there."""
     place = find_machine(machine)
-    case = prepare(find_subject(target, profile, input, settings), place, plan)
+    case = prepare(find_profiled(target, profile, input, settings), place, plan)
     happening = Scenario()
     if scenario is not None:
         text = read_text(scenario, "a scenario", "any editor")
@@ -96,15 +97,15 @@ class Case:
     names: Names
 
 
-def prepare(subject: Subject, machine: Machine, plan: Path | None) -> Case:
+def prepare(profiled: Profiled, machine: Machine, plan: Path | None) -> Case:
     """Find the plan that the arguments of the command line name, and what it is about."""
-    flow = subject.flow
+    flow = profiled.flow
     if flow is not None:
-        require_profiled(flow, subject.profile)
-    found = with_overheads(subject.profile, machine)
+        require_profiled(flow, profiled.profile)
+    found = with_overheads(profiled.profile, machine)
     title = flow.name if flow else found.app or "profile"
     text = None if plan is None else read_text(plan, "a plan", "anabranch plan … --json")
-    if text is not None and plan is not None and not Fields.of(text, plan.name).has("fingerprint"):
+    if text is not None and plan is not None and not _fields(text, plan.name).has("fingerprint"):
         specs = [RegionSpec(r.operators[0], r) for r in read_answer(text, plan.name)]
         shown = [Watched(s.name, s.choice.pipelines, s.choice.replicas) for s in specs]
         return Case(title, found, specs, shown, named_by_operators(found))
@@ -123,8 +124,12 @@ def read_answer(text: str, name: str) -> list[RegionChoice]:
             fields.whole("replicas"),
             tuple(fields.items("placement", [])),
         )
-        for fields in Fields.of(text, name).objects("regions")
+        for fields in _fields(text, name).objects("regions")
     ]
+
+
+def _fields(text: str, name: str) -> Fields:
+    return Fields.of(text, Subject("plan", name))
 
 
 def outcome(

@@ -12,11 +12,11 @@ import typer
 from anabranch.cli.finding import (
     AsJson,
     Inputs,
+    Profiled,
     ProfileFile,
     Settings,
-    Subject,
     Target,
-    find_subject,
+    find_profiled,
     read_text,
 )
 from anabranch.cli.outcomes import WRONG_RESULT
@@ -25,7 +25,7 @@ from anabranch.engines.local.dispenser import LINGER_S
 from anabranch.engines.registry import require_results
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.engines.spark.prediction import predicted_batch_s
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.flow import Flow
 from anabranch.plan import sizing
 from anabranch.plan.answer import Answer
@@ -85,9 +85,9 @@ def size(
     require_results(engine)
     wish = sizing.Target(rate, latency_ms, headroom, most_cores)
     place = Place(find_machine(machine), spark_costs(machine, engine), engine, batch_rows)
-    found = [sized(target, find_subject(target, profile, input, settings), wish, place)]
+    found = [sized(target, find_profiled(target, profile, input, settings), wish, place)]
     if against is not None:
-        found.append(sized(against, find_subject(against), wish, place))
+        found.append(sized(against, find_profiled(against), wish, place))
     tell(found, as_json)
     if not all(isinstance(each.fit, Fit) for each in found):
         raise typer.Exit(WRONG_RESULT)
@@ -129,7 +129,7 @@ def spark_costs(machine: str | None, engine: str) -> SparkCosts | None:
         found = read_spark_costs(text, Path(machine).name)
     if found is None:
         raise PlanError(
-            "machine",
+            Subject("machine", machine or "this machine"),
             "a file that says what Spark takes there",
             repr(machine),
             "write one with `anabranch calibrate --engine spark --out MACHINE.json`",
@@ -137,13 +137,13 @@ def spark_costs(machine: str | None, engine: str) -> SparkCosts | None:
     return found
 
 
-def sized(target: str, subject: Subject, wish: sizing.Target, place: Place) -> Sizing:
+def sized(target: str, profiled: Profiled, wish: sizing.Target, place: Place) -> Sizing:
     """What one application needs."""
-    known, flow = subject.profile, subject.flow
+    known, flow = profiled.profile, profiled.flow
     if flow is None:
         if place.spark is not None:
             raise PlanError(
-                target,
+                Subject("profile", target),
                 "an application, whose stages on Spark can be told",
                 "a profile alone",
                 "name the application and give the file with --profile",

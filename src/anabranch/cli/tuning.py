@@ -22,10 +22,9 @@ from anabranch.cli.planning import find_machine
 from anabranch.cli.plotting import Plot, require_plots, tune_plot, write_picture
 from anabranch.cli.results import keeping_the_last
 from anabranch.cli.stopping import STOPS, code_of
-from anabranch.cli.telling import tell
 from anabranch.engines.handle import Run
 from anabranch.engines.registry import require_results
-from anabranch.errors import AnabranchError, UnknownNameError
+from anabranch.errors import AnabranchError, Subject, UnknownNameError
 from anabranch.events import Event
 from anabranch.flow import Flow
 from anabranch.graph import Role
@@ -148,7 +147,7 @@ def wait_for_end(handle: Run, found: Rounds, rounds: int | None, seconds: float,
             end = End("interrupted", code_of(stop))
         handle.stop()
     except AnabranchError as error:  # what was found until then is worth keeping
-        tell(error)
+        typer.echo(f"error: {error}", err=True)
         return End(f"an error, {error}", WRONG_RESULT)
     return end
 
@@ -185,7 +184,7 @@ def reading_streams(flow: Flow, streams: list[str], format: str) -> Flow:
             name, place = known[0], text
             if len(known) > 1:
                 raise UnknownNameError(
-                    flow.name,
+                    Subject("option", "--redis"),
                     f"SOURCE=URL/STREAM with a source among {list(known)}",
                     repr(text),
                     "say which source it is for",
@@ -201,7 +200,7 @@ def stream_at(flow: Flow, source: str, place: str, format: str) -> RedisStreamSo
     # A number alone is the database, and no stream.
     if not parts.scheme or not stream or (not path and stream.isdecimal()):
         raise UnknownNameError(
-            flow.name,
+            Subject("option", "--redis"),
             "a stream as redis://host:6379/0/STREAM",
             repr(place),
             "put the key of the stream behind the database",
@@ -210,7 +209,10 @@ def stream_at(flow: Flow, source: str, place: str, format: str) -> RedisStreamSo
     first_row = options.pop("first_row", "0")
     if not first_row.isdecimal():
         raise UnknownNameError(
-            flow.name, "first_row=N with a number of 0 or more", repr(place), "count from 0"
+            Subject("option", "--redis"),
+            "first_row=N with a number of 0 or more",
+            repr(place),
+            "count from 0",
         )
     url = urlunsplit(parts._replace(path=path, query=urlencode(options)))
     schema = flow.graph.steps[source].body.source.schema

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from anabranch.errors import AnabranchError, UnknownNameError
+from anabranch.errors import AnabranchError, Subject, UnknownNameError
 from anabranch.events import RunEnded
 from anabranch.view.answers import counted
 from anabranch.view.journal import read_journal
@@ -64,7 +64,10 @@ def replayed(journal: Path, page: Dashboard) -> bool:
             whole = whole or isinstance(event, RunEnded)
     except OSError as error:
         raise UnknownNameError(
-            str(journal), "a journal that can be read", error.strerror or str(error), "name a file"
+            Subject("file", str(journal)),
+            "a journal that can be read",
+            error.strerror or str(error),
+            "name a file",
         ) from error
     page.settle()
     return whole
@@ -75,5 +78,8 @@ def _require_shown(journal: Path, page: Dashboard) -> None:
         raise page.error
     if page.error is not None:
         raise UnknownNameError(
-            str(journal), "a first event that can be shown", repr(page.error), "name another file"
+            Subject("file", str(journal)),
+            "a first event that can be shown",
+            repr(page.error),
+            "name another file",
         ) from page.error

@@ -13,7 +13,7 @@ import typer
 
 from anabranch.engines.handle import Run
 from anabranch.engines.listeners import Listener
-from anabranch.errors import UnknownNameError
+from anabranch.errors import Subject, UnknownNameError
 from anabranch.io.local_paths import local_option
 from anabranch.view.journal import JournalFile
 from anabranch.view.web import DEFAULT_PORT, Dashboard, serve
@@ -152,7 +152,10 @@ def _journal(path: Path) -> JournalFile:
         return JournalFile(path)
     except OSError as error:
         raise UnknownNameError(
-            str(path), "a file that can be written", error.strerror or str(error), "name another"
+            Subject("file", str(path)),
+            "a file that can be written",
+            error.strerror or str(error),
+            "name another",
         ) from error
 
 
@@ -169,7 +172,7 @@ def _metrics(wanted: Wanted, open_things: ExitStack) -> tuple[Listener, str]:
         from anabranch.view.metrics import Metrics
     except ImportError as error:
         raise UnknownNameError(
-            "--metrics",
+            Subject("option", "--metrics"),
             "the package prometheus-client",
             str(error),
             "pip install 'anabranch[metrics]'",

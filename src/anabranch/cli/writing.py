@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from anabranch.cli.finding import AppName, Settings, find_flow
-from anabranch.errors import UnknownNameError
+from anabranch.errors import Subject, UnknownNameError
 from anabranch.graph import Role
 from anabranch.io.local_paths import local_option
 from anabranch.io.saving import WRITERS, save
@@ -43,11 +43,17 @@ def write_data(
         source = sources[0]
     if source not in sources:
         raise UnknownNameError(
-            name, f"--source with one of {list(sources)}", str(source), "name one of them"
+            Subject("application", name),
+            f"--source with one of {list(sources)}",
+            str(source),
+            "name one of them",
         )
     if out.suffix not in WRITERS:
         raise UnknownNameError(
-            str(out), f"a file that ends with one of {list(WRITERS)}", out.name, "name it so"
+            Subject("file", str(out)),
+            f"a file that ends with one of {list(WRITERS)}",
+            out.name,
+            "name it so",
         )
     written = save(flow.graph.steps[source].body.source, out, rows)
     typer.echo(f"{written:,} rows of {source!r} are in {out}")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from traceback import extract_tb
 
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 from anabranch.events import Event
 
 Listener = Callable[[Event], None]
@@ -36,7 +36,7 @@ class Listeners:
         for listener in self._listeners:
             if not callable(listener):
                 raise BuildError(
-                    "listener",
+                    Subject("argument", "listener"),
                     "a function of one event, or several in a sequence",
                     repr(listener),
                     "give its method, such as listener=progress.hear",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from anabranch.engines.engine import Engine, Options
 from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.simulator.scenario import Scenario
-from anabranch.errors import UnknownNameError
+from anabranch.errors import unknown
 from anabranch.flow import Flow
 from anabranch.plan.machine import Machine, with_overheads
 from anabranch.plan.plan import Plan
@@ -38,9 +38,7 @@ class Simulated:
 def require_results(name: str) -> None:
     """Refuse what is no engine that runs operators."""
     if name not in ENGINES:
-        raise UnknownNameError(
-            name, f"an engine among {list(ENGINES)}", repr(name), "choose one of those"
-        )
+        raise unknown("engine", name, ENGINES)
 
 
 def engine_of(
@@ -61,12 +59,7 @@ def engine_of(
         return LocalEngine(flow, plan, options)
     if name == SIMULATOR:
         return _simulator(flow, plan, options, simulated or Simulated())
-    raise UnknownNameError(
-        name,
-        f"an engine among {[*ENGINES, SIMULATOR]}",
-        repr(name),
-        "choose one of those",
-    )
+    raise unknown("engine", name, [*ENGINES, SIMULATOR])
 
 
 def _simulator(flow: Flow, plan: Plan | None, options: Options, given: Simulated) -> Engine:

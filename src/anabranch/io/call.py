@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.errors import SinkError
+from anabranch.errors import SinkError, Subject
 from anabranch.io.sink import Sink
 from anabranch.io.transaction import Transaction
 
@@ -61,7 +61,7 @@ class CallSink(Sink):
                 self._fn(pa.concat_batches(batches), version)
             except Exception as error:
                 raise SinkError(
-                    repr(self),
+                    Subject("sink", repr(self)),
                     f"the function to take version {version}",
                     f"{type(error).__name__}: {error}",
                     "repair the function, then commit again or restart from the checkpoint",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.errors import BuildError, SinkError
+from anabranch.errors import BuildError, SinkError, Subject
 from anabranch.io.sink import Sink
 from anabranch.io.transaction import Transaction
 from anabranch.state.compact import compact
@@ -37,7 +37,12 @@ def collect(limit: int | None = None) -> CollectSink:
         ([{'x': 2}, {'x': 3}], 1)
     """
     if limit is not None and limit < 0:
-        raise BuildError("collect", "a limit of 0 rows or more", str(limit), "leave it out for all")
+        raise BuildError(
+            Subject("sink", "collect"),
+            "a limit of 0 rows or more",
+            str(limit),
+            "leave it out for all",
+        )
     return CollectSink(limit)
 
 
@@ -70,7 +75,7 @@ class CollectSink(Sink):
         """The committed rows that are kept, in order; also after `close`."""
         if self._schema is None:
             raise SinkError(
-                repr(self),
+                Subject("sink", repr(self)),
                 "a sink that a run has opened",
                 "table() before any run",
                 "run the flow first",

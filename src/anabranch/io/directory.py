@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from anabranch.errors import SinkError
+from anabranch.errors import SinkError, Subject
 from anabranch.io.local_paths import local_path
 from anabranch.io.sink import Sink
 from anabranch.io.transaction import require_fit
@@ -90,7 +90,7 @@ class DirectorySink(Sink):
         self, directory: str | os.PathLike[str], encoding: Encoding, overwrite: bool
     ) -> None:
         """Remember where to write; nothing is touched before `open`."""
-        self._directory = local_path(directory, encoding.name, SinkError)
+        self._directory = local_path(directory, SinkError)
         self._description = f"{encoding.name} {os.fspath(directory)!r}"
         self._encoding = encoding
         self._overwrite = overwrite
@@ -131,7 +131,7 @@ class DirectorySink(Sink):
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows to the hidden file."""
-        require_fit(self._description, self._schema, batch)
+        require_fit(Subject("sink", self._description), self._schema, batch)
         if batch.num_rows == 0:
             return
         with self._named_errors():
@@ -171,7 +171,7 @@ class DirectorySink(Sink):
         writer: Writer | None = None
         with self._named_errors():
             for batch in batches:
-                require_fit(self._description, schema, batch)
+                require_fit(Subject("sink", self._description), schema, batch)
                 writer = writer or self._encoding.writer(path, schema)
                 writer.write(batch)
             if writer is None:
@@ -234,8 +234,8 @@ class DirectorySink(Sink):
             raise self._error(
                 f"an empty directory {self._directory} for a fresh start",
                 f"{len(visible)} files such as {visible[0]!r}",
-                "choose another directory, or pass overwrite=True to replace earlier output "
-                "(files that are not earlier output stay)",
+                "choose another directory, or pass overwrite=True (--overwrite on the command "
+                "line) to replace earlier output; files that are not earlier output stay",
             )
         within = [n for n in visible if kept_schema(os.path.join(self._directory, n)) is not None]
         if within:
@@ -301,7 +301,7 @@ class DirectorySink(Sink):
             ) from error
 
     def _error(self, expected: str, got: str, remedy: str) -> SinkError:
-        return SinkError(self._description, expected, got, remedy)
+        return SinkError(Subject("sink", self._description), expected, got, remedy)
 
 
 def _columns(schema: pa.Schema) -> str:

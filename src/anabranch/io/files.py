@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, Subject, nearest
 from anabranch.io.blocks import BlockReader
 from anabranch.io.formats import COMPRESSED, FORMATS, BadFile, Format, Wanted
 from anabranch.io.formats.text import first_lines
@@ -20,6 +20,7 @@ from anabranch.operators.schemas import schema as as_schema
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 OPEN_READERS = 64
+ON_BAD_FILE = ("fail", "skip")
 
 
 def files(
@@ -70,18 +71,20 @@ class FilesSource(Source):
         """Remember what to read; nothing is looked up before it is needed."""
         several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         # Workers may have another working directory.
-        self._paths = [local_path(path, "files", SourceError) for path in several]
+        self._paths = [local_path(path, SourceError) for path in several]
         self._description = "files " + ", ".join(repr(os.fspath(path)) for path in several)
         if isinstance(format, str) and format not in FORMATS:
+            raise self._error(f"format in {list(FORMATS)}", repr(format), nearest(format, FORMATS))
+        if on_bad_file not in ON_BAD_FILE:
             raise self._error(
-                f"a format in {list(FORMATS)}", repr(format), "pass one of those as format="
-            )
-        if on_bad_file not in ("fail", "skip"):
-            raise self._error(
-                "on_bad_file='fail' or 'skip'", repr(on_bad_file), "pass one of those"
+                f"on_bad_file in {[*ON_BAD_FILE]}",
+                repr(on_bad_file),
+                nearest(on_bad_file, ON_BAD_FILE),
             )
         self._given_format = FORMATS[format] if isinstance(format, str) else format
-        self._given_schema = None if schema is None else as_schema(schema, "files")
+        self._given_schema = (
+            None if schema is None else as_schema(schema, Subject("source", "files"))
+        )
         self._skip_bad = on_bad_file == "skip"
         self._skipped: dict[str, str] = {}
         self._parts: tuple[str, ...] | None = None
@@ -252,14 +255,15 @@ class FilesSource(Source):
             raise self._error(
                 f"{part} to stay where it was when the files were listed",
                 "no such file",
-                "put it back and restart, or leave bad files out with on_bad_file='skip'",
+                "put it back and restart, or leave bad files out with files(…, on_bad_file='skip')",
             ) from error
         else:
             raise self._error(
                 f"{part} to be readable",
                 f"{type(error).__name__}: {error}",
-                "repair, replace or remove it, or leave bad files out with on_bad_file='skip'",
+                "repair, replace or remove it, or leave bad files out with "
+                "files(…, on_bad_file='skip')",
             ) from error
 
     def _error(self, expected: str, got: str, remedy: str) -> SourceError:
-        return SourceError(self._description, expected, got, remedy)
+        return SourceError(Subject("source", self._description), expected, got, remedy)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, Subject
 from anabranch.io.source import Chunk, Extent, Source
 from anabranch.operators.schemas import SchemaLike
 from anabranch.operators.schemas import schema as as_schema
@@ -56,7 +56,7 @@ class GenerateSource(Source):
     ) -> None:
         """Remember what to make."""
         self._make = make
-        self._schema = as_schema(schema, "generate")
+        self._schema = as_schema(schema, Subject("source", "generate"))
         self._rows = rows
         self._rate_per_s = rate_per_s
         self._seed = seed
@@ -157,4 +157,4 @@ class GenerateSource(Source):
         return array
 
     def _error(self, expected: str, got: str, remedy: str) -> SourceError:
-        return SourceError(repr(self), expected, got, remedy)
+        return SourceError(Subject("source", repr(self)), expected, got, remedy)

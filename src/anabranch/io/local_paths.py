@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from urllib.request import url2pathname
 
-from anabranch.errors import AnabranchError, UnknownNameError
+from anabranch.errors import AnabranchError, Subject, UnknownNameError
 
 # Two letters at least: `C:/data` has a drive. One slash is enough: `Path("s3://b")` is `s3:/b`.
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):(/.*)", re.DOTALL | re.IGNORECASE)
@@ -32,24 +32,23 @@ def remote_scheme(place: str | os.PathLike[str]) -> str | None:
 
 
 def local_path(
-    place: str | os.PathLike[str], step: str, error: type[AnabranchError] = UnknownNameError
+    place: str | os.PathLike[str], error: type[AnabranchError] = UnknownNameError
 ) -> str:
     """Return the absolute path of a place on this machine.
 
     Args:
         place: A path, or an address such as `file:///data/books`.
-        step: Who asks, for the error.
         error: What to raise for any other address.
 
     Example:
-        >>> local_path("file:///tmp/my%20books/*.txt", "files")
+        >>> local_path("file:///tmp/my%20books/*.txt")
         '/tmp/my books/*.txt'
-        >>> local_path("s3://bucket/out", "parquet")
+        >>> local_path("s3://bucket/out")
         Traceback (most recent call last):
             ...
-        anabranch.errors.UnknownNameError: step 'parquet': expected a local path, or a file: \
-address of this machine, got 's3://bucket/out'; mount or copy the data to a path that every worker \
-sees, and give that path (./s3:/… if a folder has that name)
+        anabranch.errors.UnknownNameError: address 's3://bucket/out': expected a local path, or a \
+file: address of this machine, got the scheme 's3'; mount or copy the data to a path that every \
+worker sees, and give that path (./s3:/… if a folder has that name)
     """
     text = os.fspath(place)
     address = _ADDRESS.fullmatch(text)
@@ -63,9 +62,9 @@ sees, and give that path (./s3:/… if a folder has that name)
     # A user name and password stay out of the message.
     shown = re.sub(r"(?<=//)[^/]*@", "…@", text)
     raise error(
-        step,
+        Subject("address", shown),
         "a local path, or a file: address of this machine",
-        repr(shown),
+        f"the scheme {scheme!r}" if scheme != "file" else f"the host {host!r}",
         "mount or copy the data to a path that every worker sees, and give that path "
         f"(./{scheme}:/… if a folder has that name)",
     )
@@ -78,4 +77,4 @@ def local_option(path: Path | None) -> Path | None:
     """
     if path is None or _ADDRESS.fullmatch(str(path)) is None:
         return path
-    return Path(local_path(path, "command line"))
+    return Path(local_path(path))

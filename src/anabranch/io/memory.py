@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, Subject
 from anabranch.io.source import Chunk, Extent, Source
 from anabranch.operators.schemas import SchemaLike
 from anabranch.operators.schemas import schema as as_schema
@@ -51,7 +51,7 @@ class MemorySource(Source):
         self, rows: Rows, schema: SchemaLike, heartbeats: Mapping[int, int] | None
     ) -> None:
         """Turn the rows into one batch, and check that they fit."""
-        wanted = None if schema is None else as_schema(schema, "memory")
+        wanted = None if schema is None else as_schema(schema, Subject("source", "memory"))
         self._batch = self._one_batch(rows, wanted)
         self._heartbeats = dict(sorted((heartbeats or {}).items()))
         self._check_heartbeats()
@@ -188,7 +188,7 @@ class MemorySource(Source):
             earlier = passed
 
     def _error(self, expected: str, got: str, remedy: str) -> SourceError:
-        return SourceError(repr(self), expected, got, remedy)
+        return SourceError(Subject("source", repr(self)), expected, got, remedy)
 
 
 def shortened(value: Any) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
 
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Steps:
 
 def _wrong(text: str) -> BuildError:
     return BuildError(
-        "steps",
+        Subject("argument", "steps"),
         "steps as 'second:rate, second:rate, …' from second 0 on, the last rate above 0",
         repr(text),
         "write for example '0:1000, 30:5000, 60:1000'",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from anabranch.errors import SinkError
+from anabranch.errors import SinkError, Subject
 from anabranch.io.directory import SCHEMA_FILE, committed_files, kept_schema
 from anabranch.io.formats import FORMATS, Format, Wanted
 from anabranch.io.formats.csv import CsvFormat
@@ -52,7 +52,7 @@ def _schema_of(directory: str | os.PathLike[str]) -> pa.Schema:
     schema = kept_schema(path)
     if schema is None:
         raise SinkError(
-            f"read back {os.fspath(directory)!r}",
+            Subject("directory", os.fspath(directory)),
             "a directory that a sink wrote",
             f"no {SCHEMA_FILE} in {path}",
             "pass the directory given to parquet(), csv() or jsonl(), or read it with files()",
@@ -61,4 +61,4 @@ def _schema_of(directory: str | os.PathLike[str]) -> pa.Schema:
 
 
 def _path_of(directory: str | os.PathLike[str]) -> str:
-    return local_path(directory, "read_back", SinkError)
+    return local_path(directory, SinkError)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, Subject
 
 END = b"anabranch:end"
 """An entry with a field of this name ends the stream; what comes behind it is not read."""
@@ -226,7 +226,7 @@ class StreamClient:
 
     def error(self, expected: str, got: str, remedy: str) -> SourceError:
         """An error that names stream and server."""
-        return SourceError(repr(self), expected, got, remedy)
+        return SourceError(Subject("source", repr(self)), expected, got, remedy)
 
 
 def _connect(url: str, who: str) -> Any:
@@ -236,7 +236,10 @@ def _connect(url: str, who: str) -> Any:
         from redis.retry import Retry
     except ImportError as error:
         raise SourceError(
-            who, "the package redis", "none", "run: pip install 'anabranch[redis]'"
+            Subject("source", who),
+            "the package redis",
+            "none",
+            "run: pip install 'anabranch[redis]'",
         ) from error
     try:
         return Redis.from_url(
@@ -248,7 +251,7 @@ def _connect(url: str, who: str) -> Any:
         )
     except ValueError as error:
         raise SourceError(
-            who, "a URL like redis://host:6379/0", str(error), "correct the URL"
+            Subject("source", who), "a URL like redis://host:6379/0", str(error), "correct the URL"
         ) from error
 
 

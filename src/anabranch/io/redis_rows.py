@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from anabranch.errors import SchemaError
+from anabranch.errors import SchemaError, Subject
 from anabranch.io.redis_client import Entry
 from anabranch.operators.grammars import Json
 
@@ -62,7 +62,7 @@ class FieldsCodec:
                 pa.array([], field.type).cast(pa.binary() if _raw(field) else pa.string())
             except pa.ArrowNotImplementedError as error:
                 raise SchemaError(
-                    "redis_stream",
+                    Subject("source", "redis_stream"),
                     "columns that a field of text can hold",
                     f"{field.name!r} of type {field.type}",
                     "use format='json'",
@@ -107,7 +107,7 @@ class JsonCodec:
             self._grammar.read(pa.array([self._grammar.blank]))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SchemaError(
-                "redis_stream",
+                Subject("source", "redis_stream"),
                 "columns that a JSON object can hold",
                 str(error),
                 "read those columns as strings first",
@@ -204,7 +204,7 @@ def _nested(value: object) -> str:
     if isinstance(value, Decimal):
         return str(value)
     raise SchemaError(
-        "redis_stream",
+        Subject("source", "redis_stream"),
         "values that a JSON object can hold",
         f"a value of type {type(value).__name__}",
         "write such columns as strings, or with format='fields'",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, Subject, nearest
 from anabranch.io.redis_client import END, Entry, Fetched, Standing, StreamClient, numbers_of
 from anabranch.io.redis_landmarks import Landmarks
 from anabranch.io.redis_rows import FIELD, FORMATS, BadEntry, codec_of
@@ -79,13 +79,13 @@ class RedisStreamSource(Source):
     ) -> None:
         """Remember what to read; nobody connects before it is needed."""
         self._client = StreamClient(url, stream)
-        self._schema = as_schema(schema, "redis_stream")
+        self._schema = as_schema(schema, Subject("source", "redis_stream"))
         self._first_row = first_row
         if not self._schema.names:
             raise self._client.error("columns to read", "none", "pass schema='name: type, …'")
         if format not in FORMATS:
             raise self._client.error(
-                f"a format among {list(FORMATS)}", repr(format), "pass one of those as format="
+                f"format in {list(FORMATS)}", repr(format), nearest(format, FORMATS)
             )
         if first_row < 0:
             raise self._client.error("first_row of 0 or more", str(first_row), "pass another one")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, Subject
 from anabranch.io.pacing import Steps
 from anabranch.io.redis_client import END, StreamClient
 from anabranch.io.redis_rows import FIELD, codec_of
@@ -154,5 +154,8 @@ class Replay:
                     any_row = True
             if not any_row:
                 raise SourceError(
-                    repr(self._source), "rows to replay", "none", "give a file that has some"
+                    Subject("source", repr(self._source)),
+                    "rows to replay",
+                    "none",
+                    "give a file that has some",
                 )

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from anabranch.errors import SinkError
+from anabranch.errors import SinkError, Subject
 from anabranch.io.source import Source
 from anabranch.operators.rows import python_rows
 
@@ -52,7 +52,10 @@ def save(source: Source, path: Path, rows: int) -> int:
         write(path, source.schema, counted())
     except OSError as error:
         raise SinkError(
-            str(path), "a file that can be written", error.strerror or str(error), "name another"
+            Subject("file", str(path)),
+            "a file that can be written",
+            error.strerror or str(error),
+            "name another",
         ) from error
     return written
 
@@ -67,7 +70,7 @@ def _csv(path: Path, schema: pa.Schema, batches: Batches) -> None:
     nested = [field.name for field in schema if pa.types.is_nested(field.type)]
     if nested:
         raise SinkError(
-            str(path),
+            Subject("file", str(path)),
             "columns of single values",
             f"{nested}, which hold several",
             "write .jsonl or .parquet",
@@ -91,7 +94,10 @@ def _jsonl(path: Path, schema: pa.Schema, batches: Batches) -> None:
 def _text(path: Path, schema: pa.Schema, batches: Batches) -> None:
     if len(schema) != 1:
         raise SinkError(
-            str(path), "one column of texts", f"{schema.names}", "write .csv, .jsonl or .parquet"
+            Subject("file", str(path)),
+            "one column of texts",
+            f"{schema.names}",
+            "write .csv, .jsonl or .parquet",
         )
     with path.open("w", encoding="utf-8") as file:
         for batch in batches:

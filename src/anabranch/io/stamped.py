@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, Subject
 from anabranch.io.source import Chunk, Extent, Source, extent
 
 STAMP = pa.timestamp("us")
@@ -93,7 +93,7 @@ class StampedSource(Source):
         schema = self._source.schema
         if self._column in schema.names:
             raise SourceError(
-                repr(self),
+                Subject("source", repr(self)),
                 f"a column name not in {schema.names}",
                 repr(self._column),
                 "pass another one as column=",
@@ -206,7 +206,7 @@ class StampedSource(Source):
     def _now(self) -> int:
         if self._clock is None:
             raise SourceError(
-                repr(self),
+                Subject("source", repr(self)),
                 "the arrival times of all rows that a copy reads, in its record",
                 "rows without one",
                 "stamp them where the clock is, and read with recalling(record)",

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from anabranch.errors import SinkError
+from anabranch.errors import SinkError, Subject
 
 
-def require_fit(step: str, schema: pa.Schema | None, batch: pa.RecordBatch) -> None:
+def require_fit(sink: Subject, schema: pa.Schema | None, batch: pa.RecordBatch) -> None:
     """Refuse rows before `open`, and rows with other columns than `open` named."""
     if schema is None:
-        raise SinkError(step, "open() before write()", "write()", "open the sink first")
+        raise SinkError(sink, "open() before write()", "write()", "open the sink first")
     if batch.schema != schema:
         for field in schema:
             index = batch.schema.get_field_index(field.name)
             found = batch.schema.field(index).type if index >= 0 else "no such column"
             if found != field.type:
                 raise SinkError(
-                    step,
+                    sink,
                     f"column {field.name!r} of type {field.type}",
                     str(found),
                     "write batches of the schema the sink was opened with",
                 )
         raise SinkError(
-            step,
+            sink,
             f"columns {schema.names}",
             f"{batch.schema.names}",
             "write batches of the schema the sink was opened with",
@@ -33,9 +33,9 @@ def require_fit(step: str, schema: pa.Schema | None, batch: pa.RecordBatch) -> N
 class Transaction:
     """Rows in memory until their commit; knows which version was committed last."""
 
-    def __init__(self, step: str) -> None:
+    def __init__(self, sink: str) -> None:
         """Hold nothing yet."""
-        self._step = step
+        self._sink = Subject("sink", sink)
         self._schema: pa.Schema | None = None
         self._committed = -1
         self._batches: list[pa.RecordBatch] = []
@@ -48,7 +48,7 @@ class Transaction:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Hold some rows."""
-        require_fit(self._step, self._schema, batch)
+        require_fit(self._sink, self._schema, batch)
         if batch.num_rows:
             self._batches.append(batch)
 

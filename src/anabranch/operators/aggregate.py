@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject, chosen
 from anabranch.operators.aggregates import Aggregate
 from anabranch.operators.aggregation import Aggregation, AggregationKernel, Emit, decoded_key
 from anabranch.operators.base import Kernel, KernelContext, Outputs
@@ -17,6 +17,8 @@ from anabranch.operators.session_aggregate import SessionAggregate
 from anabranch.operators.window_aggregate import WindowAggregate
 from anabranch.operators.windows import CountWindow, Session, TimeWindow, Window
 from anabranch.state.positions import Jumbo, Root, is_end
+
+AGGREGATE = Subject("operator", "aggregate")
 
 
 class KeyedAggregate(Aggregation):
@@ -130,13 +132,13 @@ def aggregate(
         >>> operator.key, operator.emit.value
         (('word',), 'changes')
     """
-    chosen = _emit_of(emit, window)
+    leaving = _emit_of(emit, window)
     if not functions:
-        raise BuildError("aggregate", "at least one function", "none", "add one, as in n=count()")
+        raise BuildError(AGGREGATE, "at least one function", "none", "add one, as in n=count()")
     for name, function in functions.items():
         if not isinstance(function, Aggregate):
             raise BuildError(
-                "aggregate",
+                AGGREGATE,
                 f"an aggregate function as {name}=",
                 repr(function),
                 "use count(), sum(…), min(…), max(…), mean(…), first(…) or last(…)",
@@ -152,28 +154,23 @@ def aggregate(
             kind = CountAggregate
         case _:
             raise BuildError(
-                "aggregate",
+                AGGREGATE,
                 "a window",
                 repr(window),
                 "use tumbling(…), sliding(…), session(…) or count_window(…)",
             )
-    return kind(key, chosen, functions, window, combine)
+    return kind(key, leaving, functions, window, combine)
 
 
 def _emit_of(emit: Emit | str | None, window: Window | None) -> Emit:
     if emit is None:
         return Emit.EVERY if window is None else Emit.FINAL
-    try:
-        chosen = Emit(emit)
-    except ValueError:
+    found = chosen(AGGREGATE, "emit", emit, Emit)
+    if window is not None and found is not Emit.FINAL:
         raise BuildError(
-            "aggregate", f"emit in {[e.value for e in Emit]}", repr(emit), "choose one of those"
-        ) from None
-    if window is not None and chosen is not Emit.FINAL:
-        raise BuildError(
-            "aggregate",
+            AGGREGATE,
             "emit='final' with a window, which has one result, when it is over",
-            repr(chosen.value),
+            repr(found.value),
             "leave emit= out, or the window",
         )
-    return chosen
+    return found

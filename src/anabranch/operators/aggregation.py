@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import BuildError, OperatorError, SchemaError
+from anabranch.errors import BuildError, OperatorError, SchemaError, Subject
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.accumulators import Parts
 from anabranch.operators.aggregates import Accumulators, Aggregate, plain
@@ -57,7 +57,7 @@ class Aggregation(Operator):
     ) -> None:
         """Describe; nothing runs."""
         self.__name__ = "aggregate"
-        self.key = key_columns(key, self.__name__)
+        self.key = key_columns(key, Subject("operator", self.__name__))
         self.state = StateKind.PARTITIONED if self.key else StateKind.STATEFUL
         self.functions, self.emit, self.window = dict(functions), emit, window
         self.combine, self.merges = combine, merges

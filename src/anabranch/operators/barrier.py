@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from anabranch.errors import BuildError, SchemaError
+from anabranch.errors import BuildError, SchemaError, Subject
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, key_columns
 from anabranch.operators.invocation import Invocation
@@ -16,6 +16,8 @@ from anabranch.operators.schedule import Schedule
 from anabranch.operators.schemas import check_key_types
 from anabranch.operators.tuple_kernel import TupleKernel
 from anabranch.operators.tuples import TupleOperator
+
+BARRIER = Subject("operator", "barrier")
 
 
 class Barrier(TupleOperator):
@@ -27,9 +29,9 @@ class Barrier(TupleOperator):
         """Describe; nothing runs."""
         if not is_count(ports, least=2):
             raise BuildError(
-                "barrier", "at least 2 ports", repr(ports), "say how many streams to wait for"
+                BARRIER, "at least 2 ports", repr(ports), "say how many streams to wait for"
             )
-        names = key_columns(key, "barrier")
+        names = key_columns(key, BARRIER)
         state = StateKind.PARTITIONED if names else StateKind.STATEFUL
         super().__init__(name="barrier", in_ports=ports, key=names, state=state)
 

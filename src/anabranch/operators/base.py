@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import BuildError, OperatorError, SchemaError
+from anabranch.errors import About, BuildError, OperatorError, SchemaError, chosen
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.rows import python_rows
 from anabranch.operators.schemas import check_key_types
@@ -34,14 +34,16 @@ class OnError(Enum):
     SIDE = "side"
 
 
-def on_error_of(step: str, value: OnError | str) -> OnError:
+def on_error_of(about: About, value: OnError | str) -> OnError:
     """The policy a user named."""
-    try:
-        return OnError(value)
-    except ValueError:
-        raise BuildError(
-            step, f"on_error in {[p.value for p in OnError]}", repr(value), "choose one of those"
-        ) from None
+    return chosen(about, "on_error", value, OnError)
+
+
+def function_of(about: About, function: Made) -> Made:
+    """The author's function, if it is one."""
+    if not callable(function):
+        raise BuildError(about, "a function", repr(function), "pass the function itself")
+    return function
 
 
 class SkippedAt(NamedTuple):
@@ -287,11 +289,11 @@ class Operator:
         raise NotImplementedError
 
 
-def key_columns(key: str | Sequence[str] | None, step: str = "key") -> tuple[str, ...]:
+def key_columns(key: str | Sequence[str] | None, about: About) -> tuple[str, ...]:
     """A key as the user wrote it: one name or several."""
     names = (key,) if isinstance(key, str) else tuple(key or ())
     if len(set(names)) < len(names):
-        raise SchemaError(step, "each key column once", str(list(names)), "drop the doubled one")
+        raise SchemaError(about, "each key column once", str(list(names)), "drop the doubled one")
     return names
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 from anabranch.graph import StreamType
 from anabranch.operators.aggregates import Accumulators
 from anabranch.operators.aggregation import Aggregation, decoded_key, in_sequence
@@ -167,7 +167,7 @@ def split(operator: Aggregation, given: StreamType) -> tuple[Combine, Aggregatio
     """
     if (why := operator.obstacle(given)) is not None:
         raise BuildError(
-            operator.__name__,
+            Subject("operator", operator.__name__),
             "an aggregate that combines before the shuffle",
             why,
             "leave combine= out",

@@ -8,6 +8,7 @@ from datetime import timedelta
 import numpy as np
 import pyarrow as pa
 
+from anabranch.errors import Subject
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.key_types import required_key
@@ -26,7 +27,7 @@ class Deduplicate(Operator):
     def __init__(self, key: str | Sequence[str], within: int | timedelta | None = None) -> None:
         """Describe; nothing runs."""
         self.__name__ = "deduplicate"
-        self.key = required_key("deduplicate", key)
+        self.key = required_key(Subject("operator", "deduplicate"), key)
         self.within = within
         self.needs_time = within is not None
 

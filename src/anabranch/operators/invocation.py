@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, NamedTuple
 
-from anabranch.errors import OperatorError
+from anabranch.errors import OperatorError, nearest
 from anabranch.operators.rows import is_nan
 from anabranch.operators.times import to_time
 from anabranch.state.positions import FIRST, LAST
@@ -162,7 +162,7 @@ class Invocation:
                 self._step,
                 f"an output among {names}",
                 repr(to),
-                "declare it, or emit to one of those",
+                nearest(to, names, "declare it, or emit to one of those"),
             )
         port = names.index(to)
         columns = self._outs[port][1]

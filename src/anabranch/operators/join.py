@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.errors import BuildError, SchemaError
+from anabranch.errors import BuildError, SchemaError, Subject
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.key_types import required_key
@@ -25,6 +25,7 @@ from anabranch.state.row_segment import Segment, same_keys
 from anabranch.state.row_store import RowStore
 
 LEFT, RIGHT = 0, 1
+JOIN = Subject("operator", "join")
 
 
 class Join(Operator):
@@ -43,24 +44,24 @@ class Join(Operator):
     ) -> None:
         """Describe; nothing runs."""
         self.__name__ = "join"
-        self.key = required_key("join", key)
+        self.key = required_key(JOIN, key)
         if how != "inner":
             raise BuildError(
-                "join",
+                JOIN,
                 "how='inner'",
                 repr(how),
                 "join inner; for one-sided results keep the streams apart",
             )
         if len(suffixes) != 2:
             raise BuildError(
-                "join",
+                JOIN,
                 "two suffixes, for the left and the right side",
                 repr(suffixes),
                 "write suffixes=('', '_right')",
             )
         if within is None:
             raise BuildError(
-                "join",
+                JOIN,
                 "how far apart the times of a pair may be",
                 "None",
                 "give within=…, a number or a timedelta",

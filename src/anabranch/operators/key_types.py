@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.errors import BuildError
+from anabranch.errors import About, BuildError
 from anabranch.operators.base import key_columns
 
 
-def required_key(step: str, key: str | Sequence[str] | None) -> tuple[str, ...]:
+def required_key(about: About, key: str | Sequence[str] | None) -> tuple[str, ...]:
     """A key as the user wrote it, which must name at least one column."""
-    names = key_columns(key, step)
+    names = key_columns(key, about)
     if not names or not all(isinstance(name, str) for name in names):
         raise BuildError(
-            step, "one or several key columns", repr(key), "name the key: key='column'"
+            about, "one or several key columns", repr(key), "name the key: key='column'"
         )
     return names
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from anabranch.errors import Subject
 from anabranch.graph import StateKind
 from anabranch.operators.base import (
     Kernel,
@@ -22,6 +23,7 @@ from anabranch.operators.base import (
     Outputs,
     key_columns,
 )
+from anabranch.operators.decorator import decorator
 from anabranch.operators.schemas import SchemaLike, schema, to_batch
 from anabranch.operators.shapes import BatchOperator, attach, guarded, to_parents
 from anabranch.state.positions import Ints, Jumbo, Root
@@ -99,8 +101,9 @@ class KeyedBatch(BatchOperator):
     ) -> None:
         """Describe; nothing runs."""
         super().__init__(function, out, keeps, on_error)  # type: ignore[arg-type]
-        self.key = key_columns(key, self.__name__)
-        self.values = schema(state, self.__name__)
+        about = Subject("operator", self.__name__)
+        self.key = key_columns(key, about)
+        self.values = schema(state, about)
 
     def levels(self, depth: int) -> int:
         """One more: a row may cause several."""
@@ -154,14 +157,17 @@ class KeyedBatchKernel(Kernel):
         return attach(operator, context, source, columns, parents, expands=True)
 
 
+@decorator('@ab.keyed(key="column", state="name: type", out="name: type")')
 def keyed(
+    function: KeyedFunction,
+    /,
     *,
     key: str | Sequence[str],
     state: SchemaLike,
     out: SchemaLike = None,
     keeps: str | Sequence[str] = (),
     on_error: OnError | str = OnError.FAIL,
-) -> Callable[[KeyedFunction], KeyedBatch]:
+) -> KeyedBatch:
     """Make a function of (batch, state) an operator with columnar state per key.
 
     Example:
@@ -174,4 +180,4 @@ def keyed(
         >>> seen_so_far.key
         ('word',)
     """
-    return lambda function: KeyedBatch(function, key, state, out, keeps, on_error)
+    return KeyedBatch(function, key, state, out, keeps, on_error)

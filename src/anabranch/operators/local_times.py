@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.errors import BuildError
+from anabranch.errors import About, BuildError
 from anabranch.state.key_words import Mask
 from anabranch.state.positions import Ints
 
@@ -14,7 +14,7 @@ UTC_NAME = "UTC"
 _TIME = pa.timestamp("us")
 
 
-def required_zone(step: str, zone: str) -> str:
+def required_zone(about: About, zone: str) -> str:
     """A zone by its IANA name, such as `Europe/Berlin`, if there is one."""
     given: object = zone
     try:
@@ -23,7 +23,7 @@ def required_zone(step: str, zone: str) -> str:
         pc.assume_timezone(pa.array([0], _TIME), given)
     except pa.ArrowInvalid:
         raise BuildError(
-            step, "the IANA name of a time zone", repr(given), "give one such as 'Europe/Berlin'"
+            about, "the IANA name of a time zone", repr(given), "give one such as 'Europe/Berlin'"
         ) from None
     return zone
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.errors import BuildError, SchemaError
+from anabranch.errors import BuildError, SchemaError, Subject, nearest
 from anabranch.graph import StreamType
 from anabranch.operators.base import Kernel, KernelContext
 from anabranch.operators.key_types import required_key
@@ -20,6 +20,8 @@ from anabranch.state.positions import Ints
 from anabranch.state.row_segment import Segment, key_hashes, same_keys
 
 _CHUNK_ROWS = 1 << 16
+LOOKUP = Subject("operator", "lookup")
+HOW = ("inner", "left")
 
 
 class Lookup(Expand):
@@ -33,16 +35,16 @@ class Lookup(Expand):
         columns: str | Sequence[str] | None = None,
     ) -> None:
         """Describe; the table is read when the first kernel of a process starts."""
-        self.key_names = required_key("lookup", key)
-        if how not in ("inner", "left"):
-            raise BuildError("lookup", "how in ['inner', 'left']", repr(how), "choose one of those")
+        self.key_names = required_key(LOOKUP, key)
+        if how not in HOW:
+            raise BuildError(LOOKUP, f"how in {[*HOW]}", repr(how), nearest(how, HOW))
         self.table, self.how = table, how
         given = _schema(table)
-        check_key_types("lookup", self.key_names, given)
+        check_key_types(LOOKUP, self.key_names, given)
         if columns is None:
             columns = [name for name in given.names if name not in self.key_names]
         chosen = (columns,) if isinstance(columns, str) else tuple(columns)
-        columns_of("lookup", chosen, given)
+        columns_of(LOOKUP, chosen, given)
         super().__init__(self._match, pa.schema([given.field(n) for n in chosen]), keeps="*")
         self.__name__, self.__doc__ = "lookup", type(self).__doc__
         self._keys = pa.schema([given.field(n) for n in self.key_names])
@@ -117,13 +119,13 @@ def _schema(table: Any) -> pa.Schema:
     if isinstance(getattr(table, "schema", None), pa.Schema):
         if hasattr(table, "read") and hasattr(table, "parts") and not table.bounded:
             raise BuildError(
-                "lookup", "a bounded source", f"{table!r}, which never ends", "join with it instead"
+                LOOKUP, "a bounded source", f"{table!r}, which never ends", "join with it instead"
             )
         return table.schema
     if hasattr(table, "to_table"):
         return table.to_table().schema
     raise BuildError(
-        "lookup",
+        LOOKUP,
         "a pyarrow.Table, a source, or something with to_table()",
         type(table).__name__,
         "pass one of those",

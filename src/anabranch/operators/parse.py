@@ -13,14 +13,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.errors import BuildError, OperatorError, SchemaError
+from anabranch.errors import BuildError, OperatorError, SchemaError, Subject
 from anabranch.graph import StreamType
-from anabranch.operators.base import Kernel, KernelContext, OnError, Outputs, describe_row
+from anabranch.operators.base import (
+    Kernel,
+    KernelContext,
+    OnError,
+    Outputs,
+    describe_row,
+    on_error_of,
+)
 from anabranch.operators.grammars import Csv, Grammar, Json, Parsed, nullable
 from anabranch.operators.read_together import BLANK
 from anabranch.operators.schemas import SchemaLike, columns_of, schema
 from anabranch.operators.shapes import BatchKernel, Map, attach, rejected
 from anabranch.state.positions import Jumbo, Root
+
+PARSE_CSV = Subject("operator", "parse_csv")
 
 
 class Parse(Map):
@@ -35,20 +44,22 @@ class Parse(Map):
         on_error: OnError | str,
     ) -> None:
         """Describe; nothing runs."""
-        plain = pa.schema([field.remove_metadata() for field in nullable(out)])
-        super().__init__(self._unused, plain, keeps, on_error)
-        self.column, self.grammar = column, grammar
-        self.required = tuple(field.name for field in out if not field.nullable)
-        self.__name__, self.__doc__ = f"parse_{type(grammar).__name__.lower()}", grammar.__doc__
+        name = f"parse_{type(grammar).__name__.lower()}"
+        about = Subject("operator", name)
         if not out.names:
             raise BuildError(
-                self.__name__, "the columns to parse into", "none", "declare out='name: type, …'"
+                about, "the columns to parse into", "none", "declare out='name: type, …'"
             )
+        plain = pa.schema([field.remove_metadata() for field in nullable(out)])
+        super().__init__(self._unused, plain, keeps, on_error_of(about, on_error))
+        self.column, self.grammar = column, grammar
+        self.required = tuple(field.name for field in out if not field.nullable)
+        self.__name__, self.__doc__ = name, grammar.__doc__
         try:
             grammar.check()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise SchemaError(
-                self.__name__,
+                about,
                 f"columns that {grammar.name} can hold",
                 str(error),
                 "parse those columns as strings first",
@@ -146,7 +157,7 @@ def rows_lacking(rows: pa.RecordBatch | pa.Table, required: Sequence[str]) -> di
 
 def parse_json(
     column: str,
-    out: SchemaLike,
+    out: SchemaLike = None,
     on_error: OnError | str = OnError.FAIL,
     keeps: str | Sequence[str] = (),
 ) -> Parse:
@@ -164,13 +175,13 @@ def parse_json(
         >>> parse_json("line", out="user: string, n: int64", on_error="skip").out.names
         ['user', 'n']
     """
-    made = schema(out, "parse_json")
+    made = schema(out, Subject("operator", "parse_json"))
     return Parse(column, Json(nullable(made)), made, keeps, on_error)
 
 
 def parse_csv(
     column: str,
-    out: SchemaLike,
+    out: SchemaLike = None,
     separator: str = ",",
     on_error: OnError | str = OnError.FAIL,
     keeps: str | Sequence[str] = (),
@@ -197,12 +208,12 @@ def parse_csv(
     """
     if len(separator) != 1 or separator in '"\r\n':
         raise BuildError(
-            "parse_csv",
+            PARSE_CSV,
             "a separator of one character",
             repr(separator),
             "give one that is no quote and no line break",
         )
     if ord(separator) > 127:
-        raise BuildError("parse_csv", "a separator in ASCII", repr(separator), "choose another")
-    made = schema(out, "parse_csv")
+        raise BuildError(PARSE_CSV, "a separator in ASCII", repr(separator), "choose another")
+    made = schema(out, PARSE_CSV)
     return Parse(column, Csv(made, separator), made, keeps, on_error)

@@ -32,7 +32,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 from anabranch.operators.base import OnError
 from anabranch.operators.grammars import Parsed
 from anabranch.operators.local_times import UTC_NAME, in_utc, required_zone
@@ -53,6 +53,7 @@ SYSLOG = pa.schema(
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 HIGHEST_PRIORITY = 191
+PARSE_SYSLOG = Subject("operator", "parse_syslog")
 _NIL = "-"
 _SECOND_US, _MINUTE_US = 1_000_000, 60_000_000
 _FIRST_US = int(np.datetime64("0001-01-01", "us").astype(np.int64))
@@ -310,7 +311,7 @@ def parse_syslog(
         >>> print(made.columns[0]["ts"][0], made.columns[0]["pid"][0])
         2025-12-31 23:59:59 7
     """
-    grammar = Syslog(_last_day(year), required_zone("parse_syslog", zone))
+    grammar = Syslog(_last_day(year), required_zone(PARSE_SYSLOG, zone))
     return Parse(column, grammar, SYSLOG, keeps, on_error)
 
 
@@ -320,7 +321,7 @@ def _last_day(year: Any) -> date:
     if isinstance(year, int) and not isinstance(year, bool) and 1 <= year <= 9999:
         return date(year, 12, 31)
     raise BuildError(
-        "parse_syslog",
+        PARSE_SYSLOG,
         "the year of the log, or the day it ends on",
         repr(year),
         "give year=2026 or year=date(2026, 3, 31)",

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import BuildError, OperatorError
+from anabranch.errors import BuildError, OperatorError, Subject, chosen
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.aggregation import Emit
-from anabranch.operators.base import Kernel, KernelContext, Outputs, key_columns
+from anabranch.operators.base import Kernel, KernelContext, Outputs, function_of, key_columns
 from anabranch.operators.combine import group_rows
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.schemas import SchemaLike
@@ -25,6 +25,8 @@ from anabranch.state.positions import Jumbo, Root
 
 Fold = Callable[[dict[str, Any] | None, Any], dict[str, Any]]
 ACCUMULATOR = "accumulator"
+REDUCE = Subject("operator", "reduce")
+REMEDY = "declare them, as in out='name: type'"
 
 
 class Reduce(TupleOperator):
@@ -40,7 +42,8 @@ class Reduce(TupleOperator):
     ) -> None:
         """Describe; nothing runs."""
         name = getattr(function, "__name__", "reduce")
-        keys = key_columns(key, name)
+        function_of(REDUCE, function)
+        keys = key_columns(key, REDUCE)
         super().__init__(
             name=name,
             key=keys,
@@ -52,11 +55,11 @@ class Reduce(TupleOperator):
         self.__doc__ = function.__doc__
         names = self.out_schemas["out"].names
         if not names:
-            raise BuildError(name, "the accumulator's columns in out=", "none", "declare them")
+            raise BuildError(REDUCE, "the accumulator's columns in out=", "none", REMEDY)
         missing = [k for k in keys if k not in names]
         if missing and emit is Emit.CHANGES:
             raise BuildError(
-                name,
+                REDUCE,
                 f"the key {list(keys)} in out= with emit='changes'",
                 f"{names}",
                 "declare the key columns, they are filled in",
@@ -78,7 +81,7 @@ class Reduce(TupleOperator):
             folded = self.function(held, row)
             if not isinstance(folded, dict):
                 raise OperatorError(
-                    self.__name__,
+                    Subject("operator", self.__name__),
                     "a dict from the function",
                     repr(folded),
                     "return the accumulator",
@@ -122,7 +125,7 @@ def reduce(
     function: Fold,
     key: str | Sequence[str] | None = None,
     *,
-    out: SchemaLike,
+    out: SchemaLike = None,
     emit: Emit | str = Emit.EVERY,
     initial: Mapping[str, Any] | None = None,
 ) -> Reduce:
@@ -142,10 +145,4 @@ def reduce(
         >>> reduce(longest, "author", out="author: string, line: string", emit="final").key
         ('author',)
     """
-    try:
-        chosen = Emit(emit)
-    except ValueError:
-        raise BuildError(
-            "reduce", f"emit in {[e.value for e in Emit]}", repr(emit), "choose one of those"
-        ) from None
-    return Reduce(function, key, out, chosen, initial)
+    return Reduce(function, key, out, chosen(REDUCE, "emit", emit, Emit), initial)

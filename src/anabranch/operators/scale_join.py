@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.join import joined_schema
@@ -35,6 +35,7 @@ from anabranch.state.row_store import RowStore
 from anabranch.state.store import ObjectStore
 
 DEFAULT_BUCKETS = 64
+JOIN_WHERE = Subject("operator", "join_where")
 LEFT, RIGHT = 0, 1
 _SEEN = "seen"
 
@@ -57,20 +58,20 @@ class ScaleJoin(Operator):
         self.__name__ = "join_where"
         if within is None:
             raise BuildError(
-                "join_where",
+                JOIN_WHERE,
                 "how far apart the times of a pair may be",
                 "None",
                 "give within=…, a number or a timedelta",
             )
         if len(suffixes) != 2:
             raise BuildError(
-                "join_where",
+                JOIN_WHERE,
                 "two suffixes, for the left and the right side",
                 repr(suffixes),
                 "write suffixes=('', '_right')",
             )
         if buckets < 1:
-            raise BuildError("join_where", "at least one bucket", str(buckets), "give buckets ≥ 1")
+            raise BuildError(JOIN_WHERE, "at least one bucket", str(buckets), "give buckets ≥ 1")
         self.within, self.suffixes = within, tuple(suffixes)
         self.conditions = Conditions.of(where)
         self.own_buckets = buckets

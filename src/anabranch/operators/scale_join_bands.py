@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.errors import BuildError, SchemaError
+from anabranch.errors import BuildError, SchemaError, Subject
 from anabranch.operators.schemas import columns_of
 
 _WIDEST = 1 << 53  # whole numbers up to here are the same as doubles
@@ -47,7 +47,10 @@ def band(left: str, right: str, within: float) -> Band:
     """
     if not _is_number(within) or not 0 <= within <= _WIDEST:
         raise BuildError(
-            "band", "a width from 0 to 2**53", repr(within), "say how far apart the two may be"
+            Subject("argument", "within"),
+            "a width from 0 to 2**53",
+            repr(within),
+            "say how far apart the two may be",
         )
     return Band(left, right, within)
 

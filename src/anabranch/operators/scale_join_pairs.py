@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import BuildError, OperatorError
+from anabranch.errors import BuildError, OperatorError, Subject
 from anabranch.operators.scale_join_bands import Band, BandCheck, Mask, Numbers, usable_rows
 from anabranch.state.key_words import ranges
 from anabranch.state.positions import FIRST, Ints
@@ -82,7 +82,7 @@ class Conditions:
         wrong = [one for one in several if not (isinstance(one, Band) or callable(one))]
         if wrong or not several:
             raise BuildError(
-                "join_where",
+                Subject("operator", "join_where"),
                 "where=band(…), a function of (left, right), or several of those",
                 repr(wrong[0]) if wrong else "none",
                 "say which pairs belong together",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from anabranch.errors import BuildError
+from anabranch.errors import About, BuildError, Subject, chosen
 
 
 class Take(Enum):
@@ -63,11 +63,11 @@ class Schedule:
         """Fire with as many from each port as every port has."""
         return Schedule(Take.SAME)
 
-    def check(self, step: str, ports: int) -> None:
+    def check(self, about: About, ports: int) -> None:
         """Raise when the counts do not fit the number of ports."""
         if len(self.counts) not in (1, ports):
             raise BuildError(
-                step,
+                about,
                 f"one count or {ports} counts in its schedule",
                 f"{len(self.counts)}",
                 "give one count per input port",
@@ -89,7 +89,7 @@ class Schedule:
 def _counts(counts: tuple[int, ...]) -> tuple[int, ...]:
     if not counts or any(c < 1 for c in counts):
         raise BuildError(
-            "schedule",
+            Subject("argument", "schedule"),
             "counts of at least 1",
             str(list(counts)),
             "an operator fires on tuples; use a timer to fire without",
@@ -98,8 +98,4 @@ def _counts(counts: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _ports(ports: Ports | str) -> Ports:
-    if ports not in [*Ports, *(p.value for p in Ports)]:
-        raise BuildError(
-            "schedule", f"ports in {[p.value for p in Ports]}", repr(ports), "choose one of those"
-        )
-    return Ports(ports)
+    return chosen(Subject("argument", "schedule"), "ports", ports, Ports)

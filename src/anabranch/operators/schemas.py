@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from anabranch.errors import OperatorError, SchemaError
+from anabranch.errors import About, OperatorError, SchemaError, Subject, nearest
 from anabranch.operators.exact_values import exact_array
 from anabranch.state.key_words import SUPPORTED, kind_of
 
@@ -25,7 +25,10 @@ _PARAMETRIC = {
 }
 
 
-def schema(text: SchemaLike, step: str = "schema") -> pa.Schema:
+SCHEMA = Subject("argument", "schema")
+
+
+def schema(text: SchemaLike, about: About = SCHEMA) -> pa.Schema:
     """An Arrow schema from `"name: type, name: type"`, a mapping, or a schema.
 
     Example:
@@ -44,11 +47,11 @@ def schema(text: SchemaLike, step: str = "schema") -> pa.Schema:
     for part in filter(None, (p.strip() for p in _split(text))):
         name, colon, kind = part.partition(":")
         if not colon or not name.strip():
-            raise SchemaError(step, "columns as 'name: type'", repr(part), "write name: type, …")
-        fields.append(pa.field(name.strip(), _type(kind.strip(), step)))
+            raise SchemaError(about, "columns as 'name: type'", repr(part), "write name: type, …")
+        fields.append(pa.field(name.strip(), _type(kind.strip(), about)))
     names = [f.name for f in fields]
     if len(set(names)) < len(names):
-        raise SchemaError(step, "each column named once", repr(text), "rename the doubled column")
+        raise SchemaError(about, "each column named once", repr(text), "rename the doubled column")
     return pa.schema(fields)
 
 
@@ -64,16 +67,16 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def _type(name: str, step: str) -> pa.DataType:
+def _type(name: str, about: About) -> pa.DataType:
     if name.startswith("list<") and name.endswith(">"):
-        return pa.list_(_type(name[5:-1].strip(), step))
+        return pa.list_(_type(name[5:-1].strip(), about))
     if name in _PARAMETRIC:
         return _PARAMETRIC[name]
     try:
         return pa.type_for_alias(name)
     except ValueError as error:
         raise SchemaError(
-            step,
+            about,
             "an Arrow type such as int64, double, string, bool, timestamp[us], list<string>",
             repr(name),
             "use one of those or pass a pyarrow.Schema",
@@ -87,27 +90,27 @@ def without_dictionaries(given: pa.Schema) -> pa.Schema:
     )
 
 
-def columns_of(step: str, names: tuple[str, ...], given: pa.Schema) -> None:
+def columns_of(about: About, names: tuple[str, ...], given: pa.Schema) -> None:
     """Check that columns exist."""
     missing = [n for n in names if n not in given.names]
     if missing:
         raise SchemaError(
-            step,
+            about,
             f"columns among {given.names}",
             ", ".join(map(repr, missing)),
-            "use a column that the input has",
+            nearest(missing[0], given.names, "use a column that the input has"),
         )
 
 
-def check_key_types(step: str, key: Sequence[str], given: pa.Schema) -> None:
+def check_key_types(about: About, key: Sequence[str], given: pa.Schema) -> None:
     """Key columns must exist and be of a type whose values can be hashed and compared."""
-    columns_of(step, tuple(key), given)
+    columns_of(about, tuple(key), given)
     for name in key:
         try:
             kind_of(given.field(name).type)
         except TypeError:
             raise SchemaError(
-                step,
+                about,
                 f"key {name!r} of a type among: {SUPPORTED}",
                 str(given.field(name).type),
                 "cast the column",

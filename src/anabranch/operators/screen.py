@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from anabranch.errors import OperatorError
 from anabranch.operators.base import Kernel, KernelContext, OnError, Outputs
+from anabranch.operators.decorator import decorator
 from anabranch.operators.shapes import BatchFunction, BatchKernel, Filter, rejected
 from anabranch.state.positions import Jumbo, Root
 
 
-def screen(why: BatchFunction) -> Screen:
+@decorator("@ab.screen")
+def screen(why: BatchFunction, /) -> Screen:
     """A step that passes good rows on; the others leave by the port `errors`.
 
     Args:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.errors import BuildError, OperatorError
+from anabranch.errors import BuildError, OperatorError, Subject
 from anabranch.graph import StreamType
 from anabranch.operators.base import (
     Kernel,
@@ -25,8 +25,10 @@ from anabranch.operators.base import (
     Outputs,
     describe_row,
     failure,
+    function_of,
     on_error_of,
 )
+from anabranch.operators.decorator import decorator
 from anabranch.operators.looks import shortened
 from anabranch.operators.rows import exact_rows
 from anabranch.operators.schemas import SchemaLike, columns_of, schema, to_batch
@@ -34,6 +36,7 @@ from anabranch.state.positions import Expansion, Ints, Jumbo, Positions, Root
 
 BatchFunction = Callable[[pa.RecordBatch], Any]
 ERROR = pa.field("error", pa.string())
+COLUMNS = "the columns that it makes, as in out='name: type'"
 
 
 class BatchOperator(Operator):
@@ -47,12 +50,15 @@ class BatchOperator(Operator):
         on_error: OnError | str = OnError.FAIL,
     ) -> None:
         """Describe; nothing runs."""
-        self.function = function
         self.__name__ = getattr(function, "__name__", type(self).__name__)
+        about = Subject("operator", self.__name__)
+        self.function = function_of(about, function)
         self.__doc__ = function.__doc__
-        self.out = schema(out, self.__name__)
+        self.out = schema(out, about)
         self.kept_names = keeps if keeps == "*" else _names(keeps)
-        self.on_error = on_error_of(self.__name__, on_error)
+        if not self.out.names and not self.kept_names:
+            raise BuildError(about, "columns in out= or keeps=", "none", f"declare {COLUMNS}")
+        self.on_error = on_error_of(about, on_error)
         if self.on_error is OnError.SIDE:
             self.out_ports = ("out", "errors")
 
@@ -320,12 +326,15 @@ class FlatMap(Expand):
         )
 
 
+@decorator('@ab.map(out="name: type", keeps="column")')
 def map(
+    function: BatchFunction,
+    /,
     *,
     out: SchemaLike = None,
     keeps: str | Sequence[str] = (),
     on_error: OnError | str = OnError.FAIL,
-) -> Callable[[BatchFunction], Map]:
+) -> Map:
     """Make a function of a batch a map: rows in = rows out.
 
     Example:
@@ -336,28 +345,41 @@ def map(
         >>> measure.out.names
         ['length']
     """
-    return lambda function: Map(function, out, keeps, on_error)
+    return Map(function, out, keeps, on_error)
 
 
-def filter(*, on_error: OnError | str = OnError.FAIL) -> Callable[[BatchFunction], Filter]:
-    """Make a function from a batch to a mask a filter."""
-    return lambda function: Filter(function, on_error)
+@decorator("@ab.filter, or @ab.filter(on_error=…)")
+def filter(function: BatchFunction, /, *, on_error: OnError | str = OnError.FAIL) -> Filter:
+    """Make a function from a batch to a mask a filter.
+
+    Example:
+        >>> import pyarrow.compute as pc
+        >>> @filter
+        ... def long(batch):
+        ...     return pc.greater(pc.utf8_length(batch["word"]), 9)
+        >>> long.on_error.value
+        'fail'
+    """
+    return Filter(function, on_error)
 
 
+@decorator('@ab.expand(out="name: type", keeps="column")')
 def expand(
+    function: BatchFunction,
+    /,
     *,
     out: SchemaLike = None,
     keeps: str | Sequence[str] = (),
     on_error: OnError | str = OnError.FAIL,
-) -> Callable[[BatchFunction], Expand]:
+) -> Expand:
     """Make a function from a batch to (columns, parents) an expand."""
-    return lambda function: Expand(function, out, keeps, on_error)
+    return Expand(function, out, keeps, on_error)
 
 
 def flat_map(
     function: Callable[[dict[str, Any]], Iterable[dict[str, Any]]],
     *,
-    out: SchemaLike,
+    out: SchemaLike = None,
     keeps: str | Sequence[str] = (),
     on_error: OnError | str = OnError.FAIL,
 ) -> FlatMap:

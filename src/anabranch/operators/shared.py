@@ -18,9 +18,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import BuildError, OperatorError
+from anabranch.errors import BuildError, OperatorError, Subject
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators.base import Kernel, KernelContext, OnError, Operator, Outputs, on_error_of
+from anabranch.operators.base import (
+    Kernel,
+    KernelContext,
+    OnError,
+    Operator,
+    Outputs,
+    function_of,
+    on_error_of,
+)
+from anabranch.operators.decorator import decorator
 from anabranch.operators.schemas import SchemaLike, schema, to_batch
 from anabranch.operators.shapes import to_parents
 from anabranch.state.hashing import bucket_of, hash_columns
@@ -58,15 +67,16 @@ class Shared(Operator):
         on_error: OnError | str = OnError.FAIL,
     ) -> None:
         """Describe; nothing runs."""
-        self.function, self.filter = function, filter
         self.__name__ = getattr(function, "__name__", "shared")
+        about = Subject("operator", self.__name__)
+        self.function, self.filter = function_of(about, function), filter
         self.__doc__ = function.__doc__
-        self.out = schema(out, self.__name__)
+        self.out = schema(out, about)
         if buckets < 1:
-            raise BuildError(self.__name__, "at least one bucket", str(buckets), "give buckets ≥ 1")
-        if on_error_of(self.__name__, on_error) is not OnError.FAIL:
+            raise BuildError(about, "at least one bucket", str(buckets), "give buckets ≥ 1")
+        if on_error_of(about, on_error) is not OnError.FAIL:
             raise BuildError(
-                self.__name__,
+                about,
                 "on_error='fail'",
                 repr(on_error),
                 "part off bad tuples before this step: its buckets may have changed when it raises",
@@ -222,16 +232,20 @@ def buckets_of(values: pa.Array, buckets: int) -> Ints:
     return bucket_of(hash_columns([values]), buckets)
 
 
+@decorator('@ab.shared(out="name: type")')
 def shared(
+    function: SharedFunction,
+    /,
     *,
     out: SchemaLike,
     buckets: int = DEFAULT_BUCKETS,
     filter: Concerns | None = None,
     on_error: OnError | str = OnError.FAIL,
-) -> Callable[[SharedFunction], Shared]:
+) -> Shared:
     """Make a function of (batch, bucket) a shared operator.
 
     Args:
+        function: From a batch and a bucket to rows, and the parent of each.
         out: The columns that it returns, beside the parent of each row.
         buckets: How many there are, which bounds the number of replicas.
         filter: A function of (batch, number of buckets) that says which rows concern which
@@ -254,4 +268,4 @@ def shared(
         >>> counted.own_buckets
         4
     """
-    return lambda function: Shared(function, out, buckets, filter, on_error)
+    return Shared(function, out, buckets, filter, on_error)

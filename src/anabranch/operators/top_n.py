@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.errors import BuildError, SchemaError
+from anabranch.errors import BuildError, SchemaError, Subject, chosen
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.aggregation import Emit
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, key_columns
@@ -28,6 +28,7 @@ from anabranch.state.row_store import RowStore
 
 RANK = pa.field("rank", pa.int64())
 _WORTH_PRUNING = 1 << 14
+TOP_N = Subject("operator", "top_n")
 
 
 class TopN(Operator):
@@ -46,14 +47,12 @@ class TopN(Operator):
         """Describe; nothing runs."""
         self.__name__ = "top_n"
         if not is_count(n, least=1):
-            raise BuildError("top_n", "n of at least 1", repr(n), "say how many rows to keep")
+            raise BuildError(TOP_N, "n of at least 1", repr(n), "say how many rows to keep")
         if not isinstance(by, str):
-            raise BuildError("top_n", "one column to rank by", repr(by), "write by='column'")
-        choices = (Emit.FINAL.value, Emit.CHANGES.value)
-        if (emit.value if isinstance(emit, Emit) else emit) not in choices:
-            raise BuildError("top_n", f"emit in {list(choices)}", repr(emit), "choose one of those")
+            raise BuildError(TOP_N, "one column to rank by", repr(by), "write by='column'")
         self.n, self.by, self.descending = n, by, descending
-        self.key, self.emit = key_columns(key, "top_n"), Emit(emit)
+        self.key = key_columns(key, TOP_N)
+        self.emit = chosen(TOP_N, "emit", emit, (Emit.FINAL, Emit.CHANGES))
         self.state = StateKind.PARTITIONED if self.key else StateKind.STATEFUL
 
     def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject, chosen, nearest
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import (
     Kernel,
@@ -23,6 +23,7 @@ from anabranch.operators.base import (
     key_columns,
     on_error_of,
 )
+from anabranch.operators.decorator import decorator
 from anabranch.operators.invocation import Invocation
 from anabranch.operators.schedule import Schedule
 from anabranch.operators.schemas import SchemaLike, schema
@@ -60,49 +61,51 @@ class TupleOperator(Operator):
     def __init__(self, **properties: Any) -> None:
         """Give or override properties when the graph is composed."""
         self.__name__ = properties.pop("name", type(self).__name__)
+        about = Subject("operator", self.__name__)
         for name, value in properties.items():
             if not hasattr(type(self), name) or name.startswith("_"):
                 raise BuildError(
-                    self.__name__,
+                    about,
                     "a property of a tuple operator",
                     repr(name),
-                    "see the attributes of TupleOperator",
+                    nearest(name, dir(type(self)), "see the attributes of TupleOperator"),
                 )
             setattr(self, name, value)
-        self.key = key_columns(self.key, self.__name__)
-        self.policy = on_error_of(self.__name__, self.on_error)
+        self.state = chosen(about, "state", self.state, StateKind)
+        self.key = key_columns(self.key, about)
+        self.policy = on_error_of(about, self.on_error)
         if bool(self.key) != (self.state is StateKind.PARTITIONED):
             raise BuildError(
-                self.__name__,
+                about,
                 "a key if and only if the state is partitioned",
                 f"key {list(self.key)} with state {self.state.value}",
                 "name the key column, or declare another state kind",
             )
         if self.state is StateKind.SHARED:
             raise BuildError(
-                self.__name__,
+                about,
                 "stateless, partitioned or stateful",
                 "shared",
                 "use ab.shared for operators whose buckets see all tuples",
             )
         if self.state is StateKind.STATELESS and (self.timers or self.closing or self.ttl):
             raise BuildError(
-                self.__name__,
+                about,
                 "state behind timers, closing and ttl",
                 "stateless",
                 "declare it partitioned or stateful",
             )
         if self.state is StateKind.STATELESS and self.schedule != Schedule.at_least(1):
             raise BuildError(
-                self.__name__,
+                about,
                 "a state to buffer in behind a schedule",
                 "stateless",
                 "declare it partitioned or stateful, or leave the schedule out",
             )
-        self.schedule.check(self.__name__, self.in_ports)
+        self.schedule.check(about, self.in_ports)
         self.out_schemas = {
-            "out": schema(self.out, self.__name__),
-            **{n: schema(s, self.__name__) for n, s in self.side_outs.items()},
+            "out": schema(self.out, about),
+            **{n: schema(s, about) for n, s in self.side_outs.items()},
         }
         errors = ("errors",) if self.policy is OnError.SIDE else ()
         self.out_ports = (*self.out_schemas, *errors)
@@ -150,13 +153,10 @@ class FunctionOperator(TupleOperator):
         self.function(ctx)
 
 
-def _decorator(kind: StateKind, properties: dict[str, Any]) -> Callable[[Invoke], FunctionOperator]:
-    return lambda function: FunctionOperator(function, state=kind, **properties)
-
-
+@decorator('@ab.partitioned(key="column", out="name: type")')
 def partitioned(
-    *, key: str | Sequence[str], **properties: Any
-) -> Callable[[Invoke], FunctionOperator]:
+    function: Invoke, /, *, key: str | Sequence[str], **properties: Any
+) -> FunctionOperator:
     """Make a function an operator with independent state per key.
 
     Example:
@@ -168,14 +168,16 @@ def partitioned(
         >>> logins.state.value
         'partitioned'
     """
-    return _decorator(StateKind.PARTITIONED, {"key": key, **properties})
+    return FunctionOperator(function, state=StateKind.PARTITIONED, key=key, **properties)
 
 
-def stateful(**properties: Any) -> Callable[[Invoke], FunctionOperator]:
+@decorator('@ab.stateful(out="name: type")')
+def stateful(function: Invoke, /, **properties: Any) -> FunctionOperator:
     """Make a function an operator with one global state; it sees its input in total order."""
-    return _decorator(StateKind.STATEFUL, properties)
+    return FunctionOperator(function, state=StateKind.STATEFUL, **properties)
 
 
-def stateless(**properties: Any) -> Callable[[Invoke], FunctionOperator]:
+@decorator('@ab.stateless(out="name: type")')
+def stateless(function: Invoke, /, **properties: Any) -> FunctionOperator:
     """Make a function an operator without state, fired once per tuple."""
-    return _decorator(StateKind.STATELESS, properties)
+    return FunctionOperator(function, state=StateKind.STATELESS, **properties)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, Subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +53,7 @@ def require(option: str = "--out") -> None:
     """Raise unless plots can be drawn here, which an option of the command line asks for."""
     if find_spec("matplotlib") is None:
         remedy = f'run: pip install "anabranch[plots]", or leave out {option}'
-        raise EngineError("plots", "matplotlib", "none", remedy)
+        raise EngineError(Subject("package", "matplotlib"), "matplotlib", "none", remedy)
 
 
 def lines(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject, nearest
 
 _MISSING = object()
 
@@ -16,17 +16,17 @@ class Fields:
     """The fields of one JSON object, with where it stands in its file.
 
     Example:
-        >>> operator = Fields("operators[0]", {"name": "parse", "cost": -2})
+        >>> operator = Fields(Subject("field", "operators[0]"), {"name": "parse", "cost": -2})
         >>> operator.text("name")
         'parse'
         >>> try:
         ...     operator.number("cost")
         ... except PlanError as error:
-        ...     print(error.step, "must be", error.expected)
-        operators[0].cost must be a number of 0 or more
+        ...     print(error.subject, "must be", error.expected)
+        field operators[0].cost must be a number of 0 or more
     """
 
-    def __init__(self, where: str, data: object) -> None:
+    def __init__(self, where: Subject, data: object) -> None:
         """Take an object; anything else is refused."""
         if not isinstance(data, dict):
             raise PlanError(where, "a JSON object", _shown(data), "write it as {…}")
@@ -34,16 +34,16 @@ class Fields:
         self._data: Mapping[str, Any] = data
 
     @staticmethod
-    def of(text: str, name: str) -> Fields:
+    def of(text: str, file: Subject) -> Fields:
         """The fields of a whole file."""
         try:
-            return Fields(name, json.loads(text))
+            return Fields(file, json.loads(text))
         except (ValueError, RecursionError) as error:
-            raise PlanError(name, "JSON", str(error), "mend the file at that place") from error
+            raise PlanError(file, "JSON", str(error), "mend the file at that place") from error
 
-    def place(self, field: str) -> str:
+    def place(self, field: str) -> Subject:
         """Where a field stands."""
-        return f"{self.where}.{field}"
+        return Subject("field", f"{self.where.name}.{field}")
 
     def refuse(self, field: str, expected: str, remedy: str) -> PlanError:
         """The error for a field."""
@@ -54,7 +54,10 @@ class Fields:
         for field in self._data:
             if field not in known:
                 raise PlanError(
-                    self.where, f"fields among {list(known)}", repr(field), "check its name"
+                    self.where,
+                    f"fields among {list(known)}",
+                    repr(field),
+                    nearest(field, known, "check its name"),
                 )
 
     def has(self, field: str) -> bool:
@@ -95,7 +98,7 @@ class Fields:
         """One of some texts."""
         value = self._get(field, default)
         if value is not default and value not in choices:
-            raise self.refuse(field, f"one of {choices}", "choose one of those")
+            raise self.refuse(field, f"one of {choices}", nearest(value, choices))
         return value
 
     def flag(self, field: str, default: bool = False) -> bool:
@@ -115,7 +118,7 @@ class Fields:
     def objects(self, field: str) -> Iterator[Fields]:
         """A list of objects."""
         for number, data in enumerate(self.items(field)):
-            yield Fields(f"{field}[{number}]", data)
+            yield Fields(Subject("field", f"{field}[{number}]"), data)
 
     def object(self, field: str) -> Fields | None:
         """An object, if there is one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.flow import Flow
 from anabranch.plan.answer import Answer
 from anabranch.plan.machine import Machine
@@ -26,7 +26,7 @@ def problem_for(
     steps = {step for region in found for step in region.steps}
     if steps != set(profile.by_name):
         raise PlanError(
-            flow.name,
+            Subject("flow", flow.name),
             f"a profile with the steps {sorted(steps)}",
             str(sorted(profile.by_name)),
             f"take one with `anabranch profile {flow.name}`",
@@ -61,7 +61,7 @@ def as_plan(flow: Flow, answer: Answer, start: Plan | None = None) -> Plan:
         region = by_steps.get(choice.operators)
         if region is None:
             raise PlanError(
-                flow.name,
+                Subject("flow", flow.name),
                 f"regions among {[list(steps) for steps in by_steps]}",
                 str(list(choice.operators)),
                 "plan the flow itself: a profile's regions may be cut elsewhere",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.models.spark import SparkCosts
 from anabranch.plan.profile import NANOSECONDS, Overheads, Profile
 
@@ -59,27 +59,35 @@ class Machine:
         """Check sizes."""
         for name in ("sockets", "cores_per_socket", "nodes", "cache_line_bytes"):
             if getattr(self, name) < 1:
-                raise PlanError(name, "1 or more", str(getattr(self, name)), "count again")
+                raise PlanError(
+                    Subject("field", f"machine.{name}"),
+                    "1 or more",
+                    str(getattr(self, name)),
+                    "count again",
+                )
         for name in ("latency_ns", "bandwidth_mb_s"):
             matrix: Matrix = getattr(self, name)
             sizes = [len(row) for row in matrix]
             if matrix and sizes != [self.sockets] * self.sockets:
                 raise PlanError(
-                    name,
+                    Subject("field", f"machine.{name}"),
                     f"a matrix of {self.sockets} × {self.sockets}, one row per socket",
                     f"rows of {sizes}",
                     "give each row a value per socket",
                 )
         if self.sockets % self.nodes:
             raise PlanError(
-                "nodes",
+                Subject("field", "machine.nodes"),
                 f"a divisor of {self.sockets} sockets",
                 str(self.nodes),
                 "spread them evenly",
             )
         if not 0 < self.parallel_share <= 1:
             raise PlanError(
-                "parallel_share", "above 0 and at most 1", str(self.parallel_share), "measure it"
+                Subject("field", "machine.parallel_share"),
+                "above 0 and at most 1",
+                str(self.parallel_share),
+                "measure it",
             )
 
     @staticmethod

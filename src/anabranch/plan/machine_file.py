@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.fields import Fields, is_number
 from anabranch.plan.machine import Machine, Matrix
 from anabranch.plan.profile import Overheads
@@ -22,10 +22,11 @@ def read_machine(text: str, name: str = "machine") -> Machine:
         >>> read_machine('{"cores": 4}').cores
         4
     """
-    fields = Fields.of(text, name)
+    file = Subject("machine", name)
+    fields = Fields.of(text, file)
     if not fields.has("cores_per_socket") and not fields.has("cores"):
         raise PlanError(
-            name, "sockets and cores_per_socket, or cores", str(fields.names()), "add them"
+            file, "sockets and cores_per_socket, or cores", str(fields.names()), "add them"
         )
     sockets = fields.whole("sockets", 1)
     return Machine(
@@ -65,7 +66,7 @@ def _matrix(fields: Fields, field: str, sockets: int, positive: bool = False) ->
             "give a row per socket with a value per socket",
         )
     for number, row in enumerate(rows):
-        where = f"{fields.place(field)}[{number}]"
+        where = fields.place(f"{field}[{number}]")
         if not isinstance(row, list) or len(row) != sockets:
             size = f"{len(row)}" if isinstance(row, list) else json.dumps(row)
             raise PlanError(where, f"{sockets} values, one per socket", size, "complete the row")

@@ -7,10 +7,11 @@ throttle. The regions themselves are the flow's; a plan cannot change them.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject, nearest
 from anabranch.events import Shape
 from anabranch.flow import Flow
 from anabranch.pictures.svg import plan_svg
@@ -19,6 +20,7 @@ from anabranch.plan.regions import Region, RegionKind, regions
 from anabranch.plan.shape import shape_of
 
 DEFAULT_BATCH_ROWS = 65_536
+Named = TypeVar("Named")
 
 
 @dataclass(frozen=True)
@@ -94,32 +96,27 @@ class Plan:
 
     def region(self, name: str) -> RegionPlan:
         """The plan of one region."""
-        for plan in self.regions:
-            if plan.region == name:
-                return plan
-        raise PlanError(
-            name,
-            f"a region among {[r.region for r in self.regions]}",
-            repr(name),
-            "use one of those",
-        )
+        return self._named("region", name, {plan.region: plan for plan in self.regions})
 
     def source(self, name: str) -> SourcePlan:
         """The plan of one source."""
-        for plan in self.sources:
-            if plan.source == name:
-                return plan
-        raise PlanError(
-            name,
-            f"a source among {[s.source for s in self.sources]}",
-            repr(name),
-            "use one of those",
-        )
+        return self._named("source", name, {plan.source: plan for plan in self.sources})
+
+    def _named(self, what: str, name: str, known: Mapping[str, Named]) -> Named:
+        if name not in known:
+            expected = f"a {what} among {list(known)}"
+            raise PlanError(Subject("plan", self.flow), expected, repr(name), nearest(name, known))
+        return known[name]
 
     def with_replicas(self, region: str, replicas: int) -> Plan:
         """Another number of replicas; buckets move as little as possible."""
         if replicas < 1:
-            raise PlanError(region, "at least one replica", str(replicas), "give replicas ≥ 1")
+            raise PlanError(
+                Subject("region", region),
+                "at least one replica",
+                str(replicas),
+                "give replicas ≥ 1",
+            )
         old = self.region(region)
         bucket_map = rebalanced(old.bucket_map, replicas) if old.bucket_map else ()
         return self._with(replace(old, replicas=replicas, bucket_map=bucket_map, placement=()))
@@ -130,7 +127,7 @@ class Plan:
         steps = [s for p in old.pipelines for s in p]
         if sum(lengths) != len(steps) or any(n < 1 for n in lengths):
             raise PlanError(
-                region,
+                Subject("region", region),
                 f"lengths that add up to {len(steps)}",
                 str(list(lengths)),
                 "cut every step into exactly one pipeline",
@@ -165,7 +162,7 @@ class Plan:
         """Raise unless this plan can run that flow."""
         if self.fingerprint != flow.fingerprint():
             raise PlanError(
-                flow.name,
+                Subject("flow", flow.name),
                 f"a plan for flow {flow.name!r} ({flow.fingerprint()})",
                 f"one for {self.flow!r} ({self.fingerprint})",
                 "plan again, with the input and settings of this run: other steps, keys or buckets "
@@ -175,7 +172,7 @@ class Plan:
         planned = [r.region for r in self.regions] + [s.source for s in self.sources]
         if sorted(planned) != sorted(found):
             raise PlanError(
-                flow.name,
+                Subject("flow", flow.name),
                 f"each of the regions {sorted(found)} once",
                 f"{sorted(planned)}",
                 "plan every region once",
@@ -196,7 +193,7 @@ class Plan:
         """
         if self.fingerprint != other.fingerprint:
             raise PlanError(
-                self.flow,
+                Subject("plan", self.flow),
                 f"a plan of the same flow ({self.fingerprint})",
                 f"one for {other.flow!r} ({other.fingerprint})",
                 "compare plans of one flow",
@@ -233,7 +230,7 @@ class Plan:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise PlanError(
-                "plan",
+                Subject("plan"),
                 "JSON with flow, fingerprint, regions and sources",
                 f"{type(error).__name__}: {error}",
                 "write it with Plan.to_json or `anabranch plan --json`",
@@ -243,7 +240,7 @@ class Plan:
         """A picture: regions, pipelines inside, steps inside those, replicas as cards."""
         if self.shape is None:
             raise PlanError(
-                self.flow,
+                Subject("plan", self.flow),
                 "a plan that knows its flow's shape",
                 "one from a file",
                 "replace(plan, shape=shape_of(flow)) tells it",
@@ -272,7 +269,7 @@ class Plan:
 
 def _validate_region(plan: RegionPlan, region: Region) -> None:
     def refuse(expected: str, got: str, remedy: str) -> None:
-        raise PlanError(region.name, expected, got, remedy)
+        raise PlanError(Subject("region", region.name), expected, got, remedy)
 
     steps = tuple(s for p in plan.pipelines for s in p)
     if steps != region.steps or any(not p for p in plan.pipelines):

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import pairwise
 from math import isfinite
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject, nearest
 
 MOST = 1e100
 """Beyond this, times and rates are slips of the pen, and sums of them no numbers."""
@@ -121,18 +121,28 @@ class Profile:
 
     def __post_init__(self) -> None:
         """Check that it is a graph without cycles, and put producers first."""
+        if self.unit is not None and self.unit not in NANOSECONDS:
+            raise PlanError(
+                Subject("field", "unit"),
+                f"one of {list(NANOSECONDS)}",
+                repr(self.unit),
+                nearest(self.unit, NANOSECONDS),
+            )
         by_name = {o.name: o for o in self.operators}
         if not self.operators or len(by_name) < len(self.operators):
             names = [o.name for o in self.operators]
             raise PlanError(
-                "operators", "one or more, each with its own name", str(names), "name them apart"
+                Subject("field", "operators"),
+                "one or more, each with its own name",
+                str(names),
+                "name them apart",
             )
         object.__setattr__(self, "by_name", by_name)
         for number, stream in enumerate(self.streams):
             for end in (stream.producer, stream.consumer):
                 if end not in by_name:
                     raise PlanError(
-                        f"edges[{number}]",
+                        Subject("field", f"edges[{number}]"),
                         f"operators among {list(by_name)}",
                         repr(end),
                         "use those",
@@ -141,15 +151,23 @@ class Profile:
         for pair in pairs:
             if pairs.count(pair) > 1:
                 raise PlanError(
-                    "edges", "each edge once", str(list(pair)), "add its selectivities up"
+                    Subject("field", "edges"),
+                    "each edge once",
+                    str(list(pair)),
+                    "add its selectivities up",
                 )
         object.__setattr__(self, "operators", self._sorted())
         if not self.work > 0:
-            raise PlanError("operators", "a cost above 0 somewhere", "0 for all", "measure them")
+            raise PlanError(
+                Subject("field", "operators"),
+                "a cost above 0 somewhere",
+                "0 for all",
+                "measure them",
+            )
         rates = [self.work, 1 / self.work, *self.visits.values()]
         if not all(isfinite(rate) and rate < MOST for rate in rates):
             raise PlanError(
-                "operators",
+                Subject("field", "operators"),
                 f"costs and selectivities that multiply to numbers below {MOST:g}",
                 f"{self.work:g} of work a tuple, up to {max(self.visits.values()):g} tuples of one",
                 "use another unit, or check them",
@@ -164,7 +182,10 @@ class Profile:
             if not ready:
                 stuck = [o.name for o in waiting]
                 raise PlanError(
-                    "edges", "a graph without cycles", f"a cycle among {stuck}", "break it"
+                    Subject("field", "edges"),
+                    "a graph without cycles",
+                    f"a cycle among {stuck}",
+                    "break it",
                 )
             placed.append(ready[0])
             done.add(ready[0].name)

@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.fields import Fields, is_number
 from anabranch.plan.profile import (
     NANOSECONDS,
@@ -45,7 +45,7 @@ def read_profile(text: str, name: str = "profile") -> Profile:
         >>> profile.operators[0].state
         <State.STATELESS: 'stateless'>
     """
-    fields = Fields.of(text, name)
+    fields = Fields.of(text, Subject("profile", name))
     fields.only("operators", "edges", "overheads", "unit", "ghz", "app", "measured")
     operators = tuple(_operator(each) for each in fields.objects("operators"))
     if not operators:
@@ -62,7 +62,7 @@ def read_profile(text: str, name: str = "profile") -> Profile:
 
 def _operator(fields: Fields) -> OperatorProfile:
     name = fields.text("name")
-    fields.where = f"{fields.where} {name!r}"
+    fields.where = Subject("field", f"{fields.where.name} {name!r}")
     fields.only(*_OPERATOR)
     state = State(fields.one_of("state", [s.value for s in State], State.STATELESS.value))
     key = tuple(fields.items("key", []))
@@ -98,7 +98,7 @@ def _streams(fields: Fields, operators: tuple[OperatorProfile, ...]) -> tuple[St
 
 
 def _stream(number: int, edge: Any, selectivities: dict[str, float]) -> StreamProfile:
-    where = f"edges[{number}]"
+    where = Subject("field", f"edges[{number}]")
     shown = json.dumps(edge, default=repr)
     if not isinstance(edge, list) or len(edge) not in (2, 3):
         raise PlanError(where, "[producer, consumer] or with a selectivity", shown, "write it so")

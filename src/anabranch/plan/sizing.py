@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import exp, inf
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.answer import Answer
 from anabranch.plan.models.latency import deviation
 from anabranch.plan.profile import OperatorProfile, Profile
@@ -45,10 +45,18 @@ class Target:
         """Check values."""
         for name, value in (("rate", self.rate_per_s), ("latency-ms", self.latency_ms)):
             if value is not None and not 0 < value < inf:
-                raise PlanError(name, "a number above 0", str(value), "say what is asked for")
+                raise PlanError(
+                    Subject("argument", name),
+                    "a number above 0",
+                    str(value),
+                    "say what is asked for",
+                )
         if not 0 <= self.headroom < inf:
             raise PlanError(
-                "headroom", "a part of 0 or more", str(self.headroom), "0.2 is a fifth on top"
+                Subject("argument", "headroom"),
+                "a part of 0 or more",
+                str(self.headroom),
+                "0.2 is a fifth on top",
             )
 
     def in_time(self, latency_ms: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, fields
 
+from anabranch.errors import Subject
 from anabranch.plan.fields import Fields
 from anabranch.plan.models.spark import SparkCosts
 
@@ -18,7 +19,7 @@ def read_spark_costs(text: str, name: str = "machine") -> SparkCosts | None:
         >>> read_spark_costs('{"cores": 2}') is None
         True
     """
-    given = Fields.of(text, name).object("spark")
+    given = Fields.of(text, Subject("machine", name)).object("spark")
     if given is None:
         return None
     names = [field.name for field in fields(SparkCosts)]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from anabranch.errors import UnknownNameError
+from anabranch.errors import Subject, UnknownNameError, nearest
 from anabranch.io.local_paths import local_option
 from anabranch.pictures import plots
 
@@ -105,7 +105,10 @@ def reproduce_paper(
     """Show a paper's claims beside what this machine does."""
     if paper not in PAPERS:
         raise UnknownNameError(
-            paper, f"a paper among {list(PAPERS)}", repr(paper), "choose one of those"
+            Subject("argument", "paper"),
+            f"a paper among {list(PAPERS)}",
+            repr(paper),
+            nearest(paper, PAPERS),
         )
     chosen = PAPERS[paper]()
     if out is not None and chosen.pictures is not None:

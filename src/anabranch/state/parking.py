@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.errors import Subject
 from anabranch.state.parking_place import (
     ParkingFull,
     discard,
@@ -119,7 +120,7 @@ class ParkingLot:
             discard(making)
             if isinstance(error, OSError):
                 raise ParkingFull(
-                    name,
+                    Subject("state", name),
                     f"to park {writer.bytes_total} bytes in {self._directory}",
                     str(error),
                     "go on without, or give it more room",

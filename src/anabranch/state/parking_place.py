@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from anabranch.errors import StateError
+from anabranch.errors import StateError, Subject
 
 SHARED_MEMORY = Path("/dev/shm")
 ENOUGH_BYTES = 1 << 30
@@ -56,7 +56,7 @@ def lot_directory(checkpoint_id: str, environment: Mapping[str, str] = os.enviro
         else:
             return home / lot
     raise ParkingFull(
-        "parking",
+        Subject("state"),
         f"a place that only user {os.geteuid()} can write to",
         "; ".join(refusals),
         "remove what is there, or set TMPDIR to a directory of your own",

@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
-from anabranch.errors import StateError
+from anabranch.errors import StateError, Subject
 
 
 class Store(Protocol):
@@ -58,7 +58,10 @@ class Store(Protocol):
 def untracked() -> StateError:
     """Somebody asks for changes that nobody remembered."""
     return StateError(
-        "state", "a store that remembers changes", "one that does not", "call track() first"
+        Subject("state"),
+        "a store that remembers changes",
+        "one that does not",
+        "call track() first",
     )
 
 
@@ -141,7 +144,7 @@ class ObjectStore:
         unsaved = sorted({b for b, _ in (*self._told, *self._touched)} & set(buckets))
         if unsaved:
             raise StateError(
-                "state",
+                Subject("state"),
                 "changes that are saved before their buckets are given up",
                 f"unsaved changes in buckets {unsaved}",
                 "write what changes() tells and call saved() before release",
@@ -155,7 +158,7 @@ class ObjectStore:
         doubled = sorted(b for b in handover if self._buckets.get(b))
         if doubled:
             raise StateError(
-                "state",
+                Subject("state"),
                 "each bucket with one owner",
                 f"buckets {doubled} twice",
                 "release a bucket before another replica absorbs it",

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import count, cycle
 from typing import IO, Self
 
-from anabranch.errors import AnabranchError, EngineError
+from anabranch.errors import AnabranchError, EngineError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io import collect
@@ -235,7 +235,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _failure(got: str) -> EngineError:
     return EngineError(
-        "check",
+        Subject("run", "check"),
         "the result of another process",
         got,
         "take fewer rows, or leave other processes out with processes=0",

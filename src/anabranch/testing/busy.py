@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.engines.measuring.multiplying import multiply, nanoseconds_a_multiplication
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow, Order
 from anabranch.graph import StateKind
 from anabranch.io.generate import generate
@@ -115,13 +115,17 @@ class Counting:
 def _require_chain(profile: Profile) -> None:
     names = [operator.name for operator in profile.operators]
     if [(s.producer, s.consumer) for s in profile.streams] != list(pairwise(names)):
-        raise BuildError("busy", "the profile of a chain", f"{profile.streams}", "leave edges out")
+        raise BuildError(
+            Subject("profile"), "the profile of a chain", f"{profile.streams}", "leave edges out"
+        )
     shared = [o.name for o in profile.operators if o.state is State.SHARED]
     if shared:
-        raise BuildError(shared[0], "stateless, partitioned or stateful", "shared", "leave it out")
+        raise BuildError(
+            Subject("profile"), "stateless, partitioned or stateful", "shared", "leave it out"
+        )
     for operator in profile.operators:
         if ROW in operator.key:
-            raise BuildError(operator.name, f"a key without {ROW!r}", ROW, "call it otherwise")
+            raise BuildError(Subject("profile"), f"a key without {ROW!r}", ROW, "call it otherwise")
 
 
 def _operator(operator: OperatorProfile, task: _Task, keys: tuple[str, ...]) -> Operator:

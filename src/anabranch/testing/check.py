@@ -19,7 +19,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from anabranch.engines.registry import require_results
-from anabranch.errors import DeterminismError, EngineError, UnknownNameError
+from anabranch.errors import DeterminismError, EngineError, Subject, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.plan.plan import Plan
 from anabranch.testing.another_process import (
@@ -141,7 +141,7 @@ class Report:
         """Raise a DeterminismError when the runs disagree."""
         if self.finding is not None:
             raise DeterminismError(
-                self.finding.step or self.flow,
+                self.finding.step or Subject("flow", self.flow),
                 "the same result however it is run",
                 str(self.finding),
                 "declare the state and key it uses, or make it depend on its tuples alone",

@@ -17,7 +17,7 @@ from random import Random
 import pyarrow as pa
 
 from anabranch.engines.channel import Channel, Snapshot, hand_over
-from anabranch.errors import BuildError, StateError
+from anabranch.errors import BuildError, StateError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.reader import Offsets, SourceReader
@@ -334,7 +334,7 @@ class _Interleaved:
             for replica in self.active[name].replicas:
                 if not is_end(replica.gate.frontier) or replica.gate.has_news():
                     raise StateError(
-                        name,
+                        Subject("run", name),
                         "the end of the stream at every sink",
                         "a standstill",
                         "report this seed: the run could not go on",

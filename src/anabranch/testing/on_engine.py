@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from anabranch.engines.handle import LISTENING, Run
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, Subject
 from anabranch.events import Event, Observed, Reconfiguration
 from anabranch.flow import Flow
 from anabranch.graph import Role
@@ -95,14 +95,16 @@ def run_watched(
     if not handle.await_termination(deadline_s):
         handle.stop()
         raise EngineError(
-            flow.name,
+            Subject("flow", flow.name),
             f"an end within {deadline_s} s",
             "a run that goes on",
             "see who waits for whom",
         )
     for noted in handle.decisions:
         if noted.policy == LISTENING:  # a plan that was refused must not go unseen here
-            raise EngineError(flow.name, "plans that are taken", noted.why, "see who refused it")
+            raise EngineError(
+                Subject("flow", flow.name), "plans that are taken", noted.why, "see who refused it"
+            )
     return RunResult({name: sink.table() for name, sink in sinks.items()}, counted), handle
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.source import Chunk, Extent, Source
@@ -33,7 +33,7 @@ class Replay(Source):
     def __init__(self, batch: pa.RecordBatch, most_rows: int | None = None) -> None:
         """Hold the rows; there must be some. No more than `most_rows` are given at once."""
         if not batch.num_rows:
-            raise BuildError("replay", "rows to replay", "none", "give it some")
+            raise BuildError(Subject("argument", "rows"), "rows to replay", "none", "give it some")
         self._batch, self._most_rows = batch, most_rows or batch.num_rows
         self.notes: list[tuple[float, int]] = []
 
@@ -95,7 +95,9 @@ def replaying(flow: Flow, rows: int, most_rows: int | None = None) -> tuple[Flow
     """The same flow, with the first rows of its only source replayed from memory."""
     sources = flow.names(Role.SOURCE)
     if len(sources) != 1:
-        raise BuildError(flow.name, "one source", str(list(sources)), "measure another flow")
+        raise BuildError(
+            Subject("flow", flow.name), "one source", str(list(sources)), "measure another flow"
+        )
     source = flow.graph.steps[sources[0]].body.source
     part = source.parts()[0]
     batches: list[pa.RecordBatch] = []

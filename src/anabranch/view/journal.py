@@ -22,7 +22,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from anabranch.errors import UnknownNameError
+from anabranch.errors import Subject, UnknownNameError
 from anabranch.events import Event
 from anabranch.view.answers import counted
 
@@ -186,7 +186,9 @@ def _require_journal_or_nothing(path: Path) -> None:
 
 
 def _no_journal(path: Path, got: str, remedy: str) -> UnknownNameError:
-    return UnknownNameError(str(path), "a journal: a line of JSON for every event", got, remedy)
+    return UnknownNameError(
+        Subject("file", str(path)), "a journal: a line of JSON for every event", got, remedy
+    )
 
 
 class _Unfit(ValueError):

@@ -22,7 +22,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, Subject
 from anabranch.events import (
     Decision,
     Event,
@@ -109,7 +109,7 @@ class Metrics:
             server, thread = start_http_server(port, address, self._registry)
         except OSError as error:
             raise EngineError(
-                "metrics",
+                Subject("address", f"{address}:{port}"),
                 f"a free port at {address}",
                 f"{port}: {error.strerror or error}",
                 "choose another, or 0 for one that is free",

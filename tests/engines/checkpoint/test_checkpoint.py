@@ -172,7 +172,7 @@ def test_damage_is_named_with_the_version_to_go_on_from_and_going_back_works(
     checkpoint = opened()
     with pytest.raises(StateError, match=f"the run can go on from version {intact}:") as caught:
         assert checkpoint.last
-    assert name in caught.value.step
+    assert name in caught.value.subject.name
     checkpoint.rollback(intact)
     assert checkpoint.last == manifests[intact]
     assert opened().last == manifests[intact]

@@ -35,7 +35,7 @@ def test_every_cut_and_every_flipped_bit_of_a_document_is_noticed(document):
     data = document.to_json()
     body = data.rstrip(b"\n")
     for length in range(len(body)):
-        with pytest.raises(StateError, match=r"checkpoint file somewhere/12\.json"):
+        with pytest.raises(StateError, match=r"checkpoint file 'somewhere/12\.json"):
             type(document).from_json(data[:length], "somewhere/12.json")
     for place in range(len(body)):
         flipped = bytearray(data)

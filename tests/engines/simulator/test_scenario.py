@@ -175,7 +175,7 @@ def test_replicas_beyond_the_distinct_keys_do_not_help():
 def test_bad_values_are_named(build, field):
     with pytest.raises(PlanError) as caught:
         build()
-    assert caught.value.step == f"scenario.{field}"
+    assert caught.value.subject.name == f"scenario.{field}"
 
 
 @pytest.mark.parametrize(

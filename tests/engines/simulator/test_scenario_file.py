@@ -53,4 +53,4 @@ def test_the_cost_of_a_switch_has_presets():
 def test_errors_name_the_field_and_what_it_held(data, where, got):
     with pytest.raises(PlanError) as caught:
         read_scenario(json.dumps(data), "file")
-    assert (caught.value.step, caught.value.got) == (where, got)
+    assert (caught.value.subject.name, caught.value.got) == (where, got)

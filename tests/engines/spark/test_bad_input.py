@@ -88,7 +88,7 @@ def test_an_unknown_engine(tmp_path):
 
 
 def test_fewer_than_no_rows(tmp_path):
-    with pytest.raises(BuildError, match=r"'totals': expected rows of 0 or more, got -1"):
+    with pytest.raises(BuildError, match=r"'rows': expected rows of 0 or more, got -1"):
         ab.run(totals(tmp_path), rows=-1)
 
 
@@ -300,7 +300,7 @@ class TestToldByWorkers:
         assert handle.await_termination(100)
         assert len(refused) == 2
         assert "one for 'others'" in str(refused[0])
-        assert refused[1].step == "sum"
+        assert str(refused[1].subject) == "region 'sum'"
         assert handle.reconfigurations == []
         assert read_back(tmp_path / "out").to_pylist() == run_sequential(flow).rows("out")
 

@@ -44,7 +44,7 @@ def leaves(batch: pa.RecordBatch) -> dict[str, Any]:
 def test_workers_without_a_module_are_told_how_to_get_it(spark: SparkSession) -> None:
     said = "PythonException: Traceback\nModuleNotFoundError: No module named 'anabranch'\n at java"
     told = job_failure(RuntimeError(said), spark, 3, ["count"])
-    assert (told.step, told.got) == ("batch 3", "none with a module 'anabranch'")
+    assert (str(told.subject), told.got) == ("batch 3", "none with a module 'anabranch'")
     assert "PYSPARK_PYTHON" in told.remedy
 
 
@@ -68,7 +68,7 @@ def test_a_worker_that_dies_is_told_in_one_sentence_with_its_regions_and_the_jav
     with pytest.raises(EngineError) as caught:
         ab.run(flow, session=spark, plan=Plan.sequential(flow).with_replicas("sum", 2))
     told = str(caught.value)
-    assert caught.value.step == "batch 0"
+    assert str(caught.value.subject) == "batch 0"
     assert "got one that ended without a word" in told
     assert "at work on sum" in told
     assert "memory" in caught.value.remedy

@@ -157,7 +157,7 @@ def test_an_active_session_is_used_again(started):
 @of_one_start
 def test_a_running_session_started_otherwise_is_an_error_that_says_so(started):
     assert started["another master"] == (
-        "step 'spark': expected spark.master=local[1], got a running session with "
+        "engine 'spark': expected spark.master=local[1], got a running session with "
         "spark.master=local[*,4]; leave the setting out to use that session, or stop it first"
     )
     assert "expected spark.driver.memory=5g" in started["another memory"]

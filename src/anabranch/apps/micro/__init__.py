@@ -42,7 +42,7 @@ from anabranch.apps.parts.arguments import (
 from anabranch.apps.parts.columns import required
 from anabranch.apps.parts.inputs import Input, paths_of, read_rows
 from anabranch.apps.parts.summary import AppSummary
-from anabranch.errors import UnknownNameError
+from anabranch.errors import Subject, UnknownNameError, nearest
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
 
@@ -272,7 +272,12 @@ def build(
         Flow 'micro-diamond': op1 → op2 → op3 → op4 → op5 → op6 → out.values → out
     """
     if shape not in SHAPES:
-        raise UnknownNameError("shape", f"one of {list(SHAPES)}", repr(shape), "choose one of them")
+        raise UnknownNameError(
+            Subject("argument", "shape"),
+            f"one of {list(SHAPES)}",
+            repr(shape),
+            nearest(shape, SHAPES),
+        )
     chosen = SHAPES[shape]
     work = Work(
         or_usual(operators, chosen.work.operators),

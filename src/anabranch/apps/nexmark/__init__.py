@@ -29,7 +29,7 @@ from anabranch.apps.parts.arguments import (
 )
 from anabranch.apps.parts.inputs import Input
 from anabranch.apps.parts.summary import AppSummary, Condensed, last
-from anabranch.errors import UnknownNameError
+from anabranch.errors import Subject, UnknownNameError, nearest
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect
 
@@ -106,7 +106,10 @@ def build(
     """
     if query not in QUERIES:
         raise UnknownNameError(
-            "nexmark", f"a query among {list(QUERIES)}", repr(query), "choose one of those"
+            Subject("argument", "query"),
+            f"a query among {list(QUERIES)}",
+            repr(query),
+            nearest(query, QUERIES),
         )
     require(
         f"nexmark-{query}",

@@ -12,7 +12,7 @@ from enum import Enum
 from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar
 
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 
 
 class Usual(Enum):
@@ -61,13 +61,13 @@ def require(app: str, **arguments: Wanted) -> None:
         >>> require("finance", tickers=a_count(0, least=1))
         Traceback (most recent call last):
             ...
-        anabranch.errors.BuildError: step 'finance': expected tickers: a whole number of at least \
-1, got 0; choose another value for tickers
+        anabranch.errors.BuildError: application 'finance': expected tickers: a whole number \
+of at least 1, got 0; choose another value for tickers
     """
     for name, wanted in arguments.items():
         if not wanted.holds:
             raise BuildError(
-                app,
+                Subject("application", app),
                 f"{name}: {wanted.expected}",
                 repr(wanted.value),
                 f"choose another value for {name}",

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from anabranch.apps.parts.columns import beyond_calendar, trouble_with
 from anabranch.apps.parts.parquet_rows import parquet_rows
-from anabranch.errors import SchemaError, SourceError, UnknownNameError
+from anabranch.errors import SchemaError, SourceError, Subject, UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files
 from anabranch.io.files import FilesSource, Paths
@@ -57,7 +57,7 @@ def paths_of(input: Input, source: str, sources: Sequence[str]) -> Paths:
         return input
     got = sorted(input) if isinstance(input, Mapping) else "files without a name"
     raise UnknownNameError(
-        "input",
+        Subject("argument", "input"),
         f"files for each of {list(sources)}",
         str(got),
         "give " + " ".join(f"--input {each}=FILES" for each in sources),

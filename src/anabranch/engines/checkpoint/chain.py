@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from anabranch.errors import StateError
+from anabranch.errors import StateError, Subject
 
 SNAPSHOT_BYTES = 1 << 20
 SNAPSHOT_FILES = 128
@@ -45,7 +45,7 @@ class StateFile:
         """Without a bucket a file would never be needed, and what it holds would be lost."""
         if not self.buckets:
             raise StateError(
-                self.region,
+                Subject("region", self.region),
                 "the buckets of a state file",
                 "none",
                 "use bucket 0 for a region without buckets",

@@ -23,7 +23,7 @@ from anabranch.engines.checkpoint.manifest import BatchLog, Manifest
 from anabranch.engines.checkpoint.recovery import LOGS, MANIFESTS, document
 from anabranch.engines.checkpoint.state_files import FOLDER
 from anabranch.engines.checkpoint.storage import Storage
-from anabranch.errors import StateError
+from anabranch.errors import StateError, Subject
 from anabranch.flow import Flow
 
 RETAINED = 5
@@ -89,7 +89,7 @@ class Checkpoint:
         known = self.last.version if self.last is not None else -1
         if found and found[-1] > known:
             raise StateError(
-                f"checkpoint {self.storage.location}",
+                Subject("checkpoint", self.storage.location),
                 f"version {known} to be the last",
                 f"version {found[-1]}, which the run before committed meanwhile",
                 "start again: the run goes on from there",
@@ -119,7 +119,7 @@ class Checkpoint:
         self._fence.check()
         if not self.storage.create(document(LOGS, log.version), log.to_json()):
             raise StateError(
-                f"checkpoint {self.storage.location}",
+                Subject("checkpoint", self.storage.location),
                 f"batch {log.version} without a log",
                 "one that has been logged before",
                 "run the batch again as its log says",
@@ -134,7 +134,7 @@ class Checkpoint:
         self._fence.check()
         if not self.storage.create(document(MANIFESTS, manifest.version), manifest.to_json()):
             raise StateError(
-                f"checkpoint {self.storage.location}",
+                Subject("checkpoint", self.storage.location),
                 f"version {manifest.version} to be published once",
                 "a manifest of that version, perhaps by a run that was taken over meanwhile",
                 "start again: the run goes on from the manifest that is there",

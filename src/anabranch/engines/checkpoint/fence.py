@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from anabranch.engines.checkpoint.sealed import seal, unseal
 from anabranch.engines.checkpoint.storage import Storage
-from anabranch.errors import StateError
+from anabranch.errors import StateError, Subject
 
 FENCE = "fence.json"
 
@@ -41,7 +41,7 @@ class Fence:
         holder = _holder(self.storage)
         if holder != self.token:
             raise StateError(
-                f"checkpoint {self.storage.location}",
+                Subject("checkpoint", self.storage.location),
                 f"to be owned by this run ({self.token})",
                 f"{holder or 'no readable fence'}: another run took over",
                 "let one run at a time use a checkpoint directory; this one has stopped",

@@ -14,7 +14,7 @@ import pyarrow as pa
 from anabranch.engines.checkpoint.sealed import seal, unseal
 from anabranch.engines.checkpoint.settings import settings_of
 from anabranch.engines.checkpoint.storage import PENDING, Storage
-from anabranch.errors import StateError
+from anabranch.errors import About, StateError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role, Step, StreamType
 from anabranch.operators.base import KernelContext
@@ -42,23 +42,29 @@ def require_same(stored: dict[str, Any], flow: Flow) -> None:
     now = describe(flow)
     if stored.get("format") != FORMAT:
         raise _differs(
-            flow.name,
+            Subject("flow", flow.name),
             f"a checkpoint of format {FORMAT}",
             f"format {stored.get('format')}",
             "go on with the version of Anabranch that wrote it, or start afresh in a new "
             "checkpoint directory",
         )
     if stored["flow"] != flow.name:
-        raise _differs(flow.name, f"flow {stored['flow']!r}, which owns it", f"flow {flow.name!r}")
+        raise _differs(
+            Subject("flow", flow.name),
+            f"flow {stored['flow']!r}, which owns it",
+            f"flow {flow.name!r}",
+        )
     if stored["buckets"] != flow.buckets:
         raise _differs(
-            flow.name,
+            Subject("flow", flow.name),
             f"{stored['buckets']} buckets "
             "(the number of buckets is fixed when the flow first starts)",
             f"{flow.buckets} buckets",
         )
     if stored["order"] != now["order"]:
-        raise _differs(flow.name, f"order {stored['order']!r}", f"order {now['order']!r}")
+        raise _differs(
+            Subject("flow", flow.name), f"order {stored['order']!r}", f"order {now['order']!r}"
+        )
     _require_same_steps(flow.name, stored["steps"], now["steps"])
 
 
@@ -69,7 +75,7 @@ def claim(storage: Storage, flow: Flow) -> None:
         foreign = sorted(n for n in storage.entries("") if not n.startswith(PENDING))
         if foreign:
             raise StateError(
-                f"checkpoint {storage.location}",
+                Subject("checkpoint", storage.location),
                 f"an empty directory, or one with {IDENTITY}",
                 f"{len(foreign)} entries such as {foreign[0]!r}, which are not ours",
                 "give a directory of its own to the checkpoint",
@@ -122,7 +128,9 @@ def _require_same_steps(flow: str, then: list[Any], now: list[Any]) -> None:
     for name, step in present.items():
         _require_same_step(name, earlier[name], step)
     if list(earlier) != list(present):
-        raise _differs(flow, f"the steps in the order {list(earlier)}", f"{list(present)}")
+        raise _differs(
+            Subject("flow", flow), f"the steps in the order {list(earlier)}", f"{list(present)}"
+        )
 
 
 def _require_same_step(name: str, then: dict[str, Any], now: dict[str, Any]) -> None:
@@ -147,5 +155,5 @@ def _shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _differs(step: str, then: str, now: str, remedy: str = REMEDY) -> StateError:
-    return StateError(step, f"what the checkpoint was made with: {then}", now, remedy)
+def _differs(about: About, then: str, now: str, remedy: str = REMEDY) -> StateError:
+    return StateError(about, f"what the checkpoint was made with: {then}", now, remedy)

@@ -10,7 +10,7 @@ from pyarrow import fs
 from anabranch.engines.checkpoint.local_storage import LocalStorage
 from anabranch.engines.checkpoint.remote_storage import RemoteStorage
 from anabranch.engines.checkpoint.storage import Storage
-from anabranch.errors import StateError
+from anabranch.errors import StateError, Subject
 from anabranch.io.local_paths import local_path, remote_scheme
 
 SPARK_SPELLINGS = {"s3a": "s3", "s3n": "s3"}
@@ -25,7 +25,7 @@ def absolute(location: str | os.PathLike[str]) -> str:
     """
     if remote_scheme(location) is not None:
         return os.fspath(location)
-    return local_path(location, "checkpoint", StateError)
+    return local_path(location, StateError)
 
 
 def storage_at(location: str | os.PathLike[str]) -> Storage:
@@ -46,7 +46,7 @@ def storage_at(location: str | os.PathLike[str]) -> Storage:
     except (OSError, pa.ArrowException, ImportError) as error:
         # The text itself stays out of the message: it may hold a password.
         raise StateError(
-            "checkpoint",
+            Subject("checkpoint"),
             "a path, or a URI that can be reached (file, hdfs, s3, gs)",
             f"one of {scheme!r}: {(str(error).splitlines() or [type(error).__name__])[0]}",
             "check the address and what it needs (network, credentials, a Hadoop client)",

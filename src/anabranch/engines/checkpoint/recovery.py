@@ -81,7 +81,7 @@ def way_back(storage: Storage, error: StateError, version: int, *, contents: boo
         else f"the run can go on from version {intact}: roll back with `anabranch rollback APP "
         f"--checkpoint DIR --to {intact}` or ab.rollback, or put the file back from a copy"
     )
-    return StateError(error.step, error.expected, error.got, remedy)
+    return StateError(error.subject, error.expected, error.got, remedy)
 
 
 def roll_back(storage: Storage, version: int) -> None:

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.errors import StateError
+from anabranch.errors import StateError, Subject
 
 
 def seal(content: Mapping[str, Any]) -> bytes:
@@ -40,7 +40,7 @@ def unseal(data: bytes, name: str) -> dict[str, Any]:
 def damaged(name: str, found: str) -> StateError:
     """The error for a file that is not what was written."""
     return StateError(
-        f"checkpoint file {name}",
+        Subject("checkpoint file", name),
         "the file as it was written",
         found,
         "put the file back from a copy, or go on from an earlier version",

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from anabranch.engines.checkpoint.chain import StateFile
 from anabranch.engines.checkpoint.storage import PENDING, Storage
-from anabranch.errors import StateError
+from anabranch.errors import StateError, Subject
 
 FOLDER = "state"
 LONGEST_REGION = 80
@@ -99,7 +99,7 @@ def _batch(step: str, store: int, payload: Any) -> pa.RecordBatch:
 
 def _damaged(storage: Storage, file: StateFile, found: str) -> StateError:
     return StateError(
-        f"checkpoint file {storage.named(f'{FOLDER}/{file.name}')}",
+        Subject("checkpoint file", storage.named(f"{FOLDER}/{file.name}")),
         f"the state of region {file.region!r} after version {file.version} "
         f"({file.size} bytes, checksum {file.crc:08x})",
         found,

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from anabranch.errors import StateError
+from anabranch.errors import StateError, Subject
 
 PENDING = ".pending-"
 
@@ -64,7 +64,7 @@ class Storage(ABC):
             yield
         except (OSError, pa.ArrowException) as error:
             raise StateError(
-                f"checkpoint {self.location}",
+                Subject("checkpoint", self.location),
                 f"to be able to {doing} {self.named(path)}",
                 f"{type(error).__name__}: {error}",
                 "check free space, permissions and network, then start again: "

@@ -27,7 +27,7 @@ from anabranch.engines.local.region import RegionRun
 from anabranch.engines.local.saving import Saver, require_own
 from anabranch.engines.local.standstill import Standstill
 from anabranch.engines.memory import keep_freed_memory
-from anabranch.errors import EngineError, in_words
+from anabranch.errors import EngineError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
 from anabranch.plan.flow_model import FlowModel
@@ -217,7 +217,7 @@ class LocalEngine:
     def _fail(self, probe: Probe, error: BaseException) -> None:
         if not isinstance(error, Exception):  # SystemExit and the like are no way out of a step
             error = EngineError(
-                probe.step or probe.region,
+                probe.step or Subject("region", probe.region),
                 "a thread that works until the run ends",
                 f"{type(error).__name__}: {error}",
                 "return from the function instead, or call stop() on the run",
@@ -362,7 +362,7 @@ class LocalEngine:
         stuck = self._pool.end(END_S)
         if stuck:
             raise EngineError(
-                self._parts.running() or self._flow.name,
+                self._parts.running() or Subject("flow", self._flow.name),
                 f"every thread to end within {END_S:.0f} s",
                 f"{len(stuck)} still at work",
                 "let the functions of this step return; its thread was left behind",

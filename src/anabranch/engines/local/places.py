@@ -10,7 +10,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.plan import Plan
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -42,7 +42,7 @@ def require_places(plan: Plan, known: Collection[str]) -> None:
         for place in region.placement:
             if place not in known:
                 raise PlanError(
-                    region.region,
+                    Subject("region", region.region),
                     f"places among {sorted(known)}",
                     repr(place),
                     "name a socket of this machine, or leave the placement out",

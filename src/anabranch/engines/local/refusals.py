@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.engines.engine import Options
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
 
@@ -12,7 +12,7 @@ def refuse_what_it_cannot(flow: Flow, options: Options) -> None:
     """Name what this engine cannot do, before anything starts."""
     if not flow.names(Role.SINK):
         raise EngineError(
-            flow.name,
+            Subject("flow", flow.name),
             "at least one sink, which says when the end has come",
             "none",
             "give every stream that matters a sink",
@@ -34,7 +34,7 @@ def refuse_what_it_cannot(flow: Flow, options: Options) -> None:
     for option, value in given.items():
         if value is not None:
             raise EngineError(
-                flow.name,
+                Subject("engine", "local"),
                 "options that the local engine knows: plan, checkpoint, rows, listener",
                 f"{option}={value!r}",
                 f"leave {option} out, or run with engine='spark'",

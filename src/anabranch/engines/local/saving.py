@@ -20,7 +20,7 @@ from anabranch.engines.checkpoint.state_files import read_state, state_name, wri
 from anabranch.engines.jumbo_ipc import from_bytes, to_bytes
 from anabranch.engines.local.assembly import Assembly
 from anabranch.engines.local.region import RegionRun
-from anabranch.errors import StateError
+from anabranch.errors import StateError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.plan.plan import Plan
@@ -92,7 +92,7 @@ class Saver:
         )
         if self._parts.moves() != moves:
             raise StateError(
-                self._flow.name,
+                Subject("flow", self._flow.name),
                 "everything to rest while it is saved",
                 "something that moved",
                 "start again: the run goes on from the version before; and report this",
@@ -194,7 +194,7 @@ def require_own(checkpoint: Checkpoint) -> None:
     last = checkpoint.last
     if last is not None and not all(isinstance(told, dict) for told in last.offsets.values()):
         raise StateError(
-            f"checkpoint {checkpoint.storage.location}",
+            Subject("checkpoint", checkpoint.storage.location),
             "one that the local engine has written",
             "one of the Spark engine",
             "go on with engine='spark', or start afresh in a new checkpoint directory",

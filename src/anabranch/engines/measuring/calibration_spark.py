@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, Subject
 from anabranch.plan.models.spark import SparkCosts
 from anabranch.plan.profile import Overheads
 
@@ -49,7 +49,7 @@ def fit(trials: Sequence[Trial], slots: int) -> SparkCosts:
     shares = np.array([_amounts(trial, slots) for trial in trials])
     if np.linalg.matrix_rank(shares / shares.max(axis=0)) < shares.shape[1]:
         raise EngineError(
-            "calibrate",
+            Subject("engine", "spark"),
             f"trials that tell {shares.shape[1]} costs apart",
             f"{[(t.rows, t.replicas, t.row_bytes) for t in trials]} on {slots} slots",
             "try more replicas than slots, too",

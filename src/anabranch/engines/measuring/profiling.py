@@ -14,7 +14,7 @@ import numpy as np
 
 from anabranch.engines.measuring.clock import clock_ghz
 from anabranch.engines.measuring.rehearsal import Sample, Stopwatch, rehearse
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role, StateKind
 from anabranch.io.source import extent
@@ -70,13 +70,23 @@ def measure_flow(
 ) -> Measured:
     """The same, with what could not be measured."""
     if rows < 1:
-        raise BuildError(flow.name, "rows of 1 or more", str(rows), "give a sample to measure on")
+        raise BuildError(
+            Subject("argument", "rows"),
+            "rows of 1 or more",
+            str(rows),
+            "give a sample to measure on",
+        )
     sources = flow.names(Role.SOURCE)
     batch_rows = {n: plan.source(n).batch_rows if plan else BATCH_ROWS for n in sources}
     samples = rehearse(flow, rows, batch_rows, watch)
     read = sum(samples[name].rows_in for name in sources)
     if not read:
-        raise BuildError(flow.name, "sources with rows", "none", "give it data to be profiled on")
+        raise BuildError(
+            Subject("flow", flow.name),
+            "sources with rows",
+            "none",
+            "give it data to be profiled on",
+        )
     operators = tuple(_operator(flow, name, sample, read) for name, sample in samples.items())
     streams = _streams(flow, samples)
     moved = _with_traffic(operators, streams)

@@ -16,7 +16,7 @@ from anabranch.engines.simulator.observing import PERIOD_S, SAMPLE_S, Observer
 from anabranch.engines.simulator.plans import names_of, require_profiled, specs_of, watched
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.engines.simulator.simulation import Simulation
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, Subject
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
 from anabranch.plan.flow_model import FlowModel
@@ -80,7 +80,7 @@ class SimulatorEngine:
         self._stopped = self._over = False
         if options.checkpoint is not None:
             raise EngineError(
-                flow.name,
+                Subject("engine", "simulator"),
                 "no checkpoint in a simulation, which has no state",
                 str(options.checkpoint),
                 "leave the checkpoint out",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.engines.simulator.costs import RegionSpec
 from anabranch.engines.simulator.observing import Names, Watched
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.plan.answer import RegionChoice
@@ -22,7 +22,7 @@ def require_profiled(flow: Flow, profile: Profile) -> None:
     strange = [name for name in profile.by_name if name not in flow.graph.steps]
     if missing or strange:
         raise PlanError(
-            flow.name,
+            Subject("flow", flow.name),
             f"a profile of the steps {list(operators)}",
             f"one without {missing}" if missing else f"one with {strange}",
             "profile this application, or simulate the profile by itself",
@@ -90,7 +90,7 @@ def _socket(region: RegionPlan, place: str, machine: Machine) -> int:
     if place.startswith(PLACE) and number.isdigit() and int(number) < machine.sockets:
         return int(number)
     raise PlanError(
-        region.region,
+        Subject("region", region.region),
         f"places from {PLACE}0 to {PLACE}{machine.sockets - 1}",
         repr(place),
         f"name a socket of {machine.name}, or leave the placement out",

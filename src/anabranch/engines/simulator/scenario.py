@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.fields import is_number
 
 COST, SELECTIVITY = "cost", "selectivity"
@@ -23,7 +23,9 @@ def _require_name(where: str, name: str, known: set[str]) -> None:
 
 def _require(holds: bool, where: str, expected: str, got: object) -> None:
     if not holds:
-        raise PlanError(f"scenario.{where}", expected, repr(got), "change it in the scenario")
+        raise PlanError(
+            Subject("field", f"scenario.{where}"), expected, repr(got), "change it in the scenario"
+        )
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,12 @@ class Load:
     def __post_init__(self) -> None:
         """Points have to be in order, and lines need numbers."""
         if not self.points:
-            raise PlanError("loads.points", "one or more points", "none", "give a rate")
+            raise PlanError(
+                Subject("field", "scenario.loads.points"),
+                "one or more points",
+                "none",
+                "give a rate",
+            )
         for at_s, rate in self.points:
             _require(is_number(at_s), "loads.points", "seconds of 0 or more", at_s)
             known = rate is None or is_number(rate)

@@ -14,7 +14,7 @@ from anabranch.engines.simulator.scenario import (
     Straggler,
     SwitchCost,
 )
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.fields import Fields
 
 _NUMBERS = ("noise", "noise_s", "queue_tuples", "jumbo_tuples", "step_s")
@@ -34,7 +34,7 @@ def read_scenario(text: str, name: str = "scenario") -> Scenario:
         >>> scenario.load("lines").rate(12.0), scenario.switch.dip_s
         (5000, 3.0)
     """
-    fields = Fields.of(text, name)
+    fields = Fields.of(text, Subject("scenario", name))
     fields.only("loads", "drifts", "stragglers", "skew", "switch", *_NUMBERS)
     usual = Scenario()
     numbers = {each: fields.number(each, getattr(usual, each)) for each in _NUMBERS}
@@ -59,7 +59,7 @@ def _load(fields: Fields) -> Load:
     points: list[tuple[float, float | None]] = []
     for number, point in enumerate(fields.items("points")):
         if not isinstance(point, list) or len(point) != 2:
-            where = f"{fields.place('points')}[{number}]"
+            where = fields.place(f"points[{number}]")
             raise PlanError(where, "[second, tuples a second]", json.dumps(point), "write it so")
         points.append((point[0], point[1]))
     return Load(tuple(points), fields.text("source", None), fields.flag("linear"))
@@ -99,7 +99,7 @@ def _switch(fields: Fields) -> SwitchCost:
         preset: str = fields.one_of("switch", list(SWITCHES))
         return SWITCHES[preset]
     usual = vars(SwitchCost())
-    given = numbers or Fields("switch", {})
+    given = numbers or Fields(Subject("field", "switch"), {})
     given.only(*usual)
     return SwitchCost(**{name: given.number(name, value) for name, value in usual.items()})
 

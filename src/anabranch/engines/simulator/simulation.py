@@ -27,7 +27,7 @@ from anabranch.engines.simulator.scenario import COST, SELECTIVITY, Scenario
 from anabranch.engines.simulator.shares import fixed_shares, key_loads, useful
 from anabranch.engines.simulator.totals import Counting, Totals
 from anabranch.engines.simulator.weather import Weather
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.answer import RegionChoice
 from anabranch.plan.machine import Machine
 from anabranch.plan.models.fission import check
@@ -106,11 +106,14 @@ class Simulation:
             sockets = self.machine.sockets
             if placement and len(placement) != replicas:
                 raise PlanError(
-                    spec.name, f"{replicas} places", str(list(placement)), "one for each replica"
+                    Subject("region", spec.name),
+                    f"{replicas} places",
+                    str(list(placement)),
+                    "one for each replica",
                 )
             if any(not 0 <= place < sockets for place in placement):
                 raise PlanError(
-                    spec.name,
+                    Subject("region", spec.name),
                     f"sockets from 0 to {sockets - 1}",
                     str(list(placement)),
                     f"use those of {self.machine.name}",
@@ -143,7 +146,9 @@ class Simulation:
         old = [(spec.name, spec.choice.operators) for spec in self.specs]
         new = [(spec.name, spec.choice.operators) for spec in specs]
         if old != new:
-            raise PlanError("regions", f"the regions {old}", str(new), "a run keeps its regions")
+            raise PlanError(
+                Subject("plan"), f"the regions {old}", str(new), "a run keeps its regions"
+            )
         self.changing.begin(self.network.regions, specs)
 
     # Time

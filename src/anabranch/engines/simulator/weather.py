@@ -7,7 +7,7 @@ import numpy as np
 from anabranch.engines.simulator.region import RegionRun
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.engines.simulator.shares import Floats
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.machine import Machine
 
 
@@ -34,7 +34,7 @@ class Weather:
             ):
                 if number is not None and number >= count:
                     raise PlanError(
-                        f"scenario.stragglers.{what}",
+                        Subject("field", f"scenario.stragglers.{what}"),
                         f"a {what} of 0 to {count - 1}",
                         str(number),
                         f"name one that {machine.name} has",

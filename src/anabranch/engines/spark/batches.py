@@ -21,7 +21,7 @@ from anabranch.engines.spark.intake import Intake, Share, shares_from_json, shar
 from anabranch.engines.spark.keeper import sweep
 from anabranch.engines.spark.layout import Layout
 from anabranch.engines.spark.program import Batch, Outcome, Program, RegionState
-from anabranch.errors import StateError
+from anabranch.errors import StateError, Subject
 from anabranch.plan.plan import Plan
 
 CLEAN_EVERY = 8
@@ -125,7 +125,7 @@ class Batches:
         lost = self.intake.pushed and version > known + 1  # rows that Spark takes for done
         if version < known or lost or (happened is not None and version > known):
             raise StateError(
-                f"checkpoint {self._checkpoint.storage.location}",
+                Subject("checkpoint", self._checkpoint.storage.location),
                 f"batch {known} again, or one that has not happened",
                 f"batch {version}"
                 + (", which another run committed meanwhile" if happened is not None else ""),

@@ -35,7 +35,7 @@ from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, tune, use
 from anabranch.engines.spark.sinks import SparkSinks
 from anabranch.engines.spark.workers import require_workers
-from anabranch.errors import AnabranchError, EngineError, StateError, in_words
+from anabranch.errors import AnabranchError, EngineError, StateError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
 from anabranch.plan.models.model import Model
@@ -270,7 +270,7 @@ class SparkEngine:
         except Exception as error:  # of the query, or of Java when the session is gone
             if self._error is None and not self._left.is_set():
                 self._error = EngineError(
-                    self._flow.name,
+                    Subject("flow", self._flow.name),
                     "Spark to go on with the query",
                     first_line(str(error)) or type(error).__name__,
                     "see the log of the driver; start again to go on from the checkpoint",

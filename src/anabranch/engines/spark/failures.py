@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, Subject
 
 OF_SPARK = (PySparkException, Py4JError)
 """What PySpark raises: errors that it could make Python's own, and those that are still Java's."""
@@ -27,7 +27,7 @@ def job_failure(
 ) -> EngineError:
     """Why a micro-batch failed; `stages` names the regions that work in each of its stages."""
     told = str(error)
-    batch = f"batch {version}"
+    batch = Subject("batch", str(version))
     if DIED in told:
         stage = failed_stage(spark, told, len(stages))
         regions = stages[stage] if stage is not None else ", ".join(stages)
@@ -62,7 +62,7 @@ def of_java(error: BaseException, flow: str) -> BaseException:
     if not isinstance(error, OF_SPARK):
         return error
     told = EngineError(
-        flow,
+        Subject("flow", flow),
         "Spark to do what it is asked for",
         first_line(str(error)) or type(error).__name__,
         "see the log of the driver; start again to go on from the checkpoint",

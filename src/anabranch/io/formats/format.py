@@ -84,8 +84,8 @@ def differing_column(path: str, column: str, wanted: object, found: object) -> B
     return BadFile(
         f"column {column!r} to be {wanted} in {path}",
         str(found),
-        "make the files agree, or pass schema= with columns that fit them all, or leave bad files "
-        "out with on_bad_file='skip'",
+        "make the files agree, or give columns that fit them all with files(…, schema=…), or leave "
+        "bad files out with files(…, on_bad_file='skip')",
     )
 
 

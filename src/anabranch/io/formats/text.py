@@ -72,7 +72,7 @@ def _whole_lines(path: str, at_once: int) -> Iterator[bytes]:
                 f"UTF-8 text in {path}",
                 "the byte order mark of UTF-16",
                 "convert the file (for example with iconv), or leave bad files out with "
-                "on_bad_file='skip'",
+                "files(…, on_bad_file='skip')",
             )
         if rest.startswith(PARQUET_MAGIC) and b"\0" in rest:
             raise BadFile(

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, Subject
 from anabranch.io.source import Chunk, Source
 
 MOST_ORDER_COLUMNS = 2
@@ -115,4 +115,4 @@ class DataFrameSource(Source):
         return None
 
     def _error(self, expected: str, got: str, remedy: str) -> SourceError:
-        return SourceError(repr(self), expected, got, remedy)
+        return SourceError(Subject("source", repr(self)), expected, got, remedy)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from anabranch.errors import SinkError
+from anabranch.errors import SinkError, Subject
 from anabranch.io.sink import Sink
 
 
@@ -54,7 +54,7 @@ class EachBatchSink(Sink):
             self.fn(df, version)
         except Exception as error:
             raise SinkError(
-                repr(self),
+                Subject("sink", repr(self)),
                 f"the function to take batch {version}",
                 f"{type(error).__name__}: {error}",
                 "repair the function and start again: the batch is delivered again",
@@ -66,7 +66,7 @@ class EachBatchSink(Sink):
     def write(self, batch: pa.RecordBatch) -> None:
         """Only the Spark engine has DataFrames."""
         raise SinkError(
-            repr(self),
+            Subject("sink", repr(self)),
             "the Spark engine, which delivers DataFrames",
             "another runner",
             "run the flow with engine='spark', or use ab.call",

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.answer import RegionChoice
 from anabranch.plan.machine import Machine
 from anabranch.plan.models.placed_rates import EVENLY, Counts, Fetch, Floats, RateModel
@@ -174,7 +174,7 @@ def placed_counts(workload: Workload, regions: Sequence[RegionChoice], machine: 
         wrong = [s for s in region.placement if not 0 <= s < machine.sockets]
         if wrong or len(region.placement) != region.replicas:
             raise PlanError(
-                unit.operators[0],
+                Subject("region", unit.operators[0]),
                 f"a socket below {machine.sockets} for each of {region.replicas} replicas",
                 str(list(region.placement)),
                 "place each replica once",

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log2
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.answer import RegionChoice, most_speedup, replicable
 from anabranch.plan.profile import Profile
 
@@ -160,14 +160,19 @@ def check(profile: Profile, regions: Sequence[RegionChoice]) -> None:
     placed = sorted(name for region in regions for name in region.operators)
     if placed != sorted(profile.by_name):
         raise PlanError(
-            "regions", f"each of {sorted(profile.by_name)} once", str(placed), "place all"
+            Subject("plan"), f"each of {sorted(profile.by_name)} once", str(placed), "place all"
         )
     for region in regions:
         names = region.operators
         if not any(names == c[i : i + len(names)] for c in profile.chains for i in range(len(c))):
-            raise PlanError("regions", "runs with one way on and in", str(list(names)), "cut them")
+            raise PlanError(
+                Subject("plan"), "runs with one way on and in", str(list(names)), "cut them"
+            )
         members = [profile.by_name[name] for name in names]
         if region.replicas < 1 or (region.replicas > 1 and not replicable(members)):
             raise PlanError(
-                names[0], "replicas that its state allows", str(region.replicas), "use 1"
+                Subject("region", names[0]),
+                "replicas that its state allows",
+                str(region.replicas),
+                "use 1",
             )

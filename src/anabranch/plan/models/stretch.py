@@ -17,7 +17,7 @@ from fractions import Fraction
 from math import ceil, floor, isfinite, log2
 from typing import NamedTuple
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LineCosts:
         costs = (self.take_in, self.process, self.put_out, self.share, self.merge)
         if not all(isfinite(cost) and cost >= 0 for cost in costs) or min(costs[:3]) <= 0:
             raise PlanError(
-                "line",
+                Subject("argument", "line"),
                 "costs of 0 or more, those of the three kinds of threads above 0",
                 repr(self),
                 "measure them in any unit of time",
@@ -85,7 +85,9 @@ def rates(costs: LineCosts, threads: int) -> Rates:
         ('T^P', 0.5)
     """
     if threads < 1:
-        raise PlanError("line", "at least one thread", str(threads), "ask for 1 or more")
+        raise PlanError(
+            Subject("argument", "threads"), "at least one thread", str(threads), "ask for 1 or more"
+        )
     return Rates(
         1 / (costs.take_in + costs.share * threads),
         threads / costs.process,
@@ -123,7 +125,12 @@ def fitted(measured: Mapping[int, tuple[float, float, float]]) -> LineCosts:
         LineCosts(take_in=1.0, process=16.0, put_out=1.0, share=0.1, merge=0.1)
     """
     if 1 not in measured:
-        raise PlanError("line", "a run with one thread", str(list(measured)), "measure it, too")
+        raise PlanError(
+            Subject("argument", "measured"),
+            "a run with one thread",
+            str(list(measured)),
+            "measure it, too",
+        )
     most = max(measured)
     alone, crowded = measured[1], measured[most]
     share = merge = 0.0
@@ -184,7 +191,10 @@ class Thresholds:
         """In this order, else decisions would undo each other."""
         if not 0 < self.bottom <= self.target <= self.upper:
             raise PlanError(
-                "thresholds", "0 < bottom ≤ target ≤ upper", repr(self), "put them in order"
+                Subject("argument", "thresholds"),
+                "0 < bottom ≤ target ≤ upper",
+                repr(self),
+                "put them in order",
             )
 
 
@@ -200,7 +210,10 @@ def threads_for(threads: int, load: float, thresholds: Thresholds | None = None)
     given = thresholds or Thresholds()
     if threads < 1 or not (isfinite(load) and load >= 0):
         raise PlanError(
-            "threads", "one or more and a load of 0 or more", f"{threads}, {load}", "count again"
+            Subject("argument", "threads"),
+            "one or more and a load of 0 or more",
+            f"{threads}, {load}",
+            "count again",
         )
     # In exact decimals: 1.2 · 7 / 0.7 is 12, and must not be rounded up to 13.
     wanted = _exact(load) * threads / _exact(given.target)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.answer import Answer, RegionChoice
 from anabranch.plan.models.fission import estimate
 from anabranch.plan.planners.planner import Problem
@@ -45,7 +45,7 @@ def solve(problem: Problem, freedom: Freedom) -> Answer:
     """The best plan within a freedom."""
     if problem.most_threads > MOST_THREADS:
         raise PlanError(
-            "threads",
+            Subject("planner", "exact"),
             f"at most {MOST_THREADS}",
             str(problem.most_threads),
             "allow fewer, or use the planner 'fission'",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.answer import Answer, RegionChoice, most_replicas
 from anabranch.plan.models.fission import estimate, region_times
 from anabranch.plan.planners.planner import Problem
@@ -46,7 +46,7 @@ def exhaustive(problem: Problem) -> Answer:
     plans = count_plans(problem)
     if plans > MOST_PLANS:
         raise PlanError(
-            "exhaustive",
+            Subject("planner", "exhaustive"),
             f"at most {MOST_PLANS:,} plans to look at",
             f"{plans:,}",
             "use the planner 'exact', or allow fewer threads",

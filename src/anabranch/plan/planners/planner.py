@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.answer import Answer
 from anabranch.plan.machine import Machine
 from anabranch.plan.profile import Profile
@@ -38,7 +38,7 @@ class Problem:
         object.__setattr__(self, "profile", self.profile.at_clock(self.machine.ghz))
         if self.threads is not None and self.threads < self.least_threads:
             raise PlanError(
-                "threads",
+                Subject("argument", "threads"),
                 f"at least {self.least_threads}: every region needs one",
                 str(self.threads),
                 "allow more",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.errors import UnknownNameError
+from anabranch.errors import unknown
 from anabranch.plan.planners.exact import exact
 from anabranch.plan.planners.exhaustive import exhaustive
 from anabranch.plan.planners.first_fit import first_fit
@@ -40,7 +40,5 @@ PLANNERS: Mapping[str, Planner] = {
 def planner(name: str) -> Planner:
     """The planner of a name."""
     if name not in PLANNERS:
-        raise UnknownNameError(
-            name, f"a planner among {list(PLANNERS)}", repr(name), "choose one of those"
-        )
+        raise unknown("planner", name, PLANNERS)
     return PLANNERS[name]

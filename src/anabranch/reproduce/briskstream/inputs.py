@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from anabranch.errors import UnknownNameError
+from anabranch.errors import unknown
 from anabranch.plan.machine import Machine
 from anabranch.plan.machine_file import read_machine
 from anabranch.plan.profile import Profile
@@ -36,7 +36,7 @@ def server(name: str) -> Machine:
 
 def _text(name: str, known: tuple[str, ...]) -> str:
     if name not in known:
-        raise UnknownNameError(name, f"one of {list(known)}", repr(name), "choose one of those")
+        raise unknown("file", name, known)
     return (files("anabranch.reproduce.briskstream") / "data" / f"{name}.json").read_text(
         encoding="utf-8"
     )

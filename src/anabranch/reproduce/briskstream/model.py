@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from anabranch.errors import PlanError
+from anabranch.errors import PlanError, Subject
 from anabranch.plan.answer import Answer
 from anabranch.plan.models.briskstream import rates
 from anabranch.plan.models.placed_rates import Fetch
@@ -166,7 +166,12 @@ def as_printed(problem: Problem, compress: int) -> Answer:
     placing = Placing.of(problem)
     counts = scale(placing.model(), placing.room, compress)
     if counts is None:
-        raise PlanError("rlas", "a placement that fits", "none", "use another compress ratio")
+        raise PlanError(
+            Subject("planner", "rlas"),
+            "a placement that fits",
+            "none",
+            "use another compress ratio",
+        )
     return placing.answer(counts)
 
 

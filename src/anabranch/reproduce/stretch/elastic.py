@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from anabranch.engines.handle import Run
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, Subject
 from anabranch.plan.models.stretch import threads_for
 from anabranch.reproduce.stretch.figure5 import POLL_S, Seen, Watch, running
 from anabranch.reproduce.stretch.joining import joining
@@ -127,7 +127,7 @@ def switch(run: Run, before: int, after: int) -> tuple[float, float]:
     took_ms = (time.monotonic() - commanded_s) * 1000
     if len(run.reconfigurations) == known:
         raise EngineError(
-            "join",
+            Subject("run", "join"),
             f"{after} threads within {PATIENCE_S:.0f} s",
             f"still {before}",
             "measure on a machine that is less busy",

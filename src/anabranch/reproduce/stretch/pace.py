@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.errors import SourceError
+from anabranch.errors import SourceError, Subject
 from anabranch.io.generate import GenerateSource, Make
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -30,10 +30,15 @@ class Pace:
         starts = [start for start, _ in steps]
         if not steps or starts[0] != 0 or starts != sorted(starts):
             raise SourceError(
-                "pace", "steps in the order of time, from 0 on", repr(steps), "sort them"
+                Subject("argument", "steps"),
+                "steps in the order of time, from 0 on",
+                repr(steps),
+                "sort them",
             )
         if min(rate for _, rate in steps) <= 0:
-            raise SourceError("pace", "rates above 0", repr(steps), "leave the others out")
+            raise SourceError(
+                Subject("argument", "steps"), "rates above 0", repr(steps), "leave the others out"
+            )
         self._starts = np.array(starts, np.float64)
         self._rates = np.array([rate for _, rate in steps], np.float64)
         done = np.diff(self._starts) * self._rates[:-1]

@@ -18,7 +18,7 @@ import pyarrow as pa
 from anabranch.engines.jumbo_ipc import pack, unpack
 from anabranch.engines.local.belt import Belt
 from anabranch.engines.local.gate import QUOTA, ElasticGate
-from anabranch.errors import BuildError
+from anabranch.errors import BuildError, Subject
 from anabranch.state.gate import Gate
 from anabranch.state.positions import START, Jumbo, Root
 
@@ -158,7 +158,12 @@ class Buffered:
     def __init__(self, shape: Shape) -> None:
         """For one thread only, which merges the sources by itself."""
         if shape.threads != 1:
-            raise BuildError("single", "one thread", str(shape.threads), "share by a gate instead")
+            raise BuildError(
+                Subject("argument", "threads"),
+                "one thread",
+                str(shape.threads),
+                "share by a gate instead",
+            )
         self._taken: Belt[tuple[Jumbo | None, _Parcel]] = Belt(QUOTA * len(shape.ports))
         self._made: Belt[Ready] = Belt(QUOTA)
         self._sorter = _Sorter(shape.ports)

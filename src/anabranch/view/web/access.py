@@ -18,7 +18,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, Subject
 
 LEAST_TOKEN = 8
 MARK = "X-Anabranch"
@@ -56,7 +56,7 @@ class Access:
         self._names = {*LOOPBACK_NAMES, address}
         if token is not None and len(token) < LEAST_TOKEN:
             raise EngineError(
-                "dashboard",
+                Subject("argument", "token"),
                 f"a token of at least {LEAST_TOKEN} letters",
                 f"one of {len(token)}",
                 "leave it out for a random one",

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from anabranch.engines.handle import BY_HAND, Run
-from anabranch.errors import AnabranchError, EngineError, PlanError
+from anabranch.errors import AnabranchError, EngineError, PlanError, Subject
 from anabranch.events import Decision, Kind
 from anabranch.plan.plan import Plan
 
@@ -45,11 +45,15 @@ class Controls:
     def pause(self, wanted: Any) -> dict[str, bool | None]:
         """Pause adaptation, or let it go on."""
         if not isinstance(wanted, bool):
-            raise PlanError("adaptation", "paused: true or false", repr(wanted), "send one of them")
+            raise PlanError(
+                Subject("dashboard"), "paused: true or false", repr(wanted), "send one of them"
+            )
         run = self._going()
         if run.adapting is None:
             got = "one that nobody tunes"
-            raise EngineError("dashboard", "a run with a policy", got, "start it with a policy")
+            raise EngineError(
+                Subject("dashboard"), "a run with a policy", got, "start it with a policy"
+            )
         if wanted:
             run.pause_adaptation()
         else:
@@ -85,14 +89,14 @@ class Controls:
     def _going(self) -> Run:
         if self.run is None or not self.run.is_active:
             got = "a journal, or one that has not begun" if self.run is None else "one that is over"
-            raise EngineError("dashboard", "a run that is going on", got, "start it again")
+            raise EngineError(Subject("dashboard"), "a run that is going on", got, "start it again")
         return self.run
 
     def _planned(self, base: Plan, wish: Mapping[str, Any], cores: int) -> Plan:
         region, wishes = wish.get("region"), [name for name in WISHES if wish.get(name) is not None]
         if not isinstance(region, str) or len(wishes) != 1:
             expected = f"a region, and one of {', '.join(WISHES)}"
-            raise PlanError(str(region), expected, str(dict(wish)), "send those")
+            raise PlanError(Subject("dashboard"), expected, str(dict(wish)), "send those")
         (name,) = wishes
         if name != "replicas":
             steps = [step for run in base.region(region).pipelines for step in run]
@@ -100,7 +104,9 @@ class Controls:
         count, most = _whole(region, wish[name]), max(LEAST_LIMIT, LIMIT_PER_CORE * cores)
         if count > most:
             remedy = "ask for fewer, or start the run with a plan"
-            raise PlanError(region, f"at most {most} replicas by hand", str(count), remedy)
+            raise PlanError(
+                Subject("region", region), f"at most {most} replicas by hand", str(count), remedy
+            )
         if any(source.source == region for source in base.sources):
             return base.with_source(region, replicas=count)
         return base.with_replicas(region, count)
@@ -110,7 +116,7 @@ def _cut(base: Plan, region: str, steps: list[str], name: str, step: Any) -> lis
     """Lengths of a region's pipelines with a cut more, or one less, before a step."""
     if step not in steps[1:]:
         expected = f"a step with one before it, among {', '.join(steps[1:]) or 'none'}"
-        raise PlanError(region, expected, repr(step), "name one of those")
+        raise PlanError(Subject("region", region), expected, repr(step), "name one of those")
     cuts = {steps.index(run[0]) for run in base.region(region).pipelines}
     cuts = cuts | {steps.index(step)} if name == SPLIT else cuts - {steps.index(step)}
     return [end - start for start, end in pairwise([*sorted(cuts), len(steps)])]
@@ -118,5 +124,5 @@ def _cut(base: Plan, region: str, steps: list[str], name: str, step: Any) -> lis
 
 def _whole(region: str, value: Any) -> int:
     if type(value) is not int:
-        raise PlanError(region, "a whole number", repr(value), "send one")
+        raise PlanError(Subject("region", region), "a whole number", repr(value), "send one")
     return value

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from anabranch.engines.handle import Run
-from anabranch.errors import EngineError
+from anabranch.errors import EngineError, Subject
 from anabranch.events import Event
 from anabranch.view.addresses import url_of
 from anabranch.view.web.access import Access
@@ -148,7 +148,7 @@ def _listening(address: str, port: int) -> _Server:
         return _Server((address, port), Requests)
     except (OSError, OverflowError) as error:
         raise EngineError(
-            "dashboard",
+            Subject("address", f"{address}:{port}"),
             "an address of this machine and a port that is free",
             f"{address}:{port} ({getattr(error, 'strerror', None) or error})",
             "give another port, or 0 for any",
