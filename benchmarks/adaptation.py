@@ -27,9 +27,9 @@ from anabranch.apps.word_count import split, zipf_lines
 from anabranch.engines.handle import Run
 from anabranch.events import Decision, Event, Observation, Observed, Reconfiguration
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, State, chain
-from anabranch.plan.regions import RegionKind, regions
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.planning.regions import RegionKind, regions
 from anabranch.reproduce.stretch.pace import Pace, PacedSource
 from anabranch.testing.busy import Counting
 

@@ -34,8 +34,8 @@ import anabranch as ab
 from anabranch.apps import APPS
 from anabranch.flow import Flow
 from anabranch.io.read_back import read_back
-from anabranch.plan.plan import Plan
-from anabranch.plan.starting import side_by_side
+from anabranch.planning.plan import Plan
+from anabranch.planning.starting import side_by_side
 
 Candidate = TypeVar("Candidate")
 

@@ -10,7 +10,7 @@ from harness import Report, interleave
 from local_streams import Drop, start
 
 from anabranch.apps import band_join
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 RATE_PER_S = 1_000.0
 WINDOW_S = 100

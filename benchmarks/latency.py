@@ -16,7 +16,7 @@ from harness import Report, Sample, main
 from local_streams import Drop, Endless, start, word_count, word_count_plan, zipf_lines
 
 from anabranch.engines.local.engine import LocalEngine
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 LINES = 500_000
 BATCH_ROWS = 4_096

@@ -35,7 +35,7 @@ import anabranch as ab
 from anabranch.flow import Flow
 from anabranch.io import memory
 from anabranch.operators.schedule import Schedule
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 BYTEWAX = "bytewax==0.21.1"
 THREADS = 2

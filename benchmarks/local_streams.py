@@ -17,7 +17,7 @@ from anabranch.engines.local.engine import LocalEngine
 from anabranch.events import Event
 from anabranch.flow import Flow
 from anabranch.io.source import Chunk, Extent
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 WORDS_A_LINE = 10
 

@@ -24,12 +24,12 @@ from anabranch.engines.measuring.profiling import profile_flow
 from anabranch.engines.simulator.engine import SimulatorEngine
 from anabranch.engines.spark.prediction import predicted_batch_s, reads_as
 from anabranch.engines.spark.session import session
-from anabranch.plan.for_flow import problem_for
-from anabranch.plan.machine import Machine
-from anabranch.plan.models.local import LocalCosts, estimate
-from anabranch.plan.models.spark import Slots, SparkCosts
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import Overheads, Profile
+from anabranch.planning.for_flow import problem_for
+from anabranch.planning.machine import Machine
+from anabranch.planning.models.local import LocalCosts, estimate
+from anabranch.planning.models.spark import Slots, SparkCosts
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import Overheads, Profile
 from anabranch.testing.local_bench import calibrate_local, local_costs, steady_rate_per_s
 from anabranch.testing.spark_bench import spark_trials, tour_spark
 

@@ -15,9 +15,9 @@ from local_streams import zipf_lines
 import anabranch as ab
 from anabranch.apps.word_count import split
 from anabranch.flow import Flow
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, Profile, State, chain
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, Profile, State, chain
 from anabranch.testing.busy import SOURCE, Counting, busy_flow
 from anabranch.testing.replay import Replay, replaying
 

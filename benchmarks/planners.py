@@ -10,10 +10,10 @@ import numpy as np
 from harness import Report, main, seconds
 from planners_rlas import add_rlas
 
-from anabranch.plan.machine import Machine
-from anabranch.plan.planners.exact import exact
-from anabranch.plan.planners.fission import fission
-from anabranch.plan.planners.planner import Planner, Problem
+from anabranch.planning.machine import Machine
+from anabranch.planning.planners.exact import exact
+from anabranch.planning.planners.fission import fission
+from anabranch.planning.planners.planner import Planner, Problem
 from anabranch.testing.random_profiles import DEFAULT_CORES, TABLE_1, random_chain
 
 STATELESS = replace(TABLE_1, stateless=1.0, partitioned=0.0)

@@ -6,18 +6,18 @@ from functools import partial
 
 from harness import Report, seconds
 
-from anabranch.plan.answer import Answer
-from anabranch.plan.models.briskstream import rates
-from anabranch.plan.planners.first_fit import first_fit
-from anabranch.plan.planners.os_placement import os_placement
-from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.rlas import rlas
-from anabranch.plan.planners.rlas_certified import rlas_certified
-from anabranch.plan.planners.rlas_fix_l import rlas_fix_l
-from anabranch.plan.planners.rlas_fix_u import rlas_fix_u
-from anabranch.plan.planners.round_robin import round_robin
-from anabranch.plan.planners.search.placing import Placing
-from anabranch.plan.planners.search.random_plans import random_plans
+from anabranch.planning.answer import Answer
+from anabranch.planning.models.briskstream import rates
+from anabranch.planning.planners.first_fit import first_fit
+from anabranch.planning.planners.os_placement import os_placement
+from anabranch.planning.planners.planner import Problem
+from anabranch.planning.planners.rlas import rlas
+from anabranch.planning.planners.rlas_certified import rlas_certified
+from anabranch.planning.planners.rlas_fix_l import rlas_fix_l
+from anabranch.planning.planners.rlas_fix_u import rlas_fix_u
+from anabranch.planning.planners.round_robin import round_robin
+from anabranch.planning.planners.search.placing import Placing
+from anabranch.planning.planners.search.random_plans import random_plans
 from anabranch.reproduce.briskstream.inputs import APPLICATIONS, SERVERS, application, server
 
 RANDOM_PLANS = 1000

@@ -25,7 +25,7 @@ from anabranch.adapt.guards import threads
 from anabranch.adapt.policy import Policy
 from anabranch.adapt.registry import POLICIES
 from anabranch.adapt.registry import policy as find_policy
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.random_loads import TraceSettings
 
 SCENARIOS, QUICK_SCENARIOS = 200, 4

@@ -18,8 +18,8 @@ from anabranch.adapt.topology import Topology
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.engines.simulator.scenario import JOKER_SWITCH, LOCAL_SWITCH, Load, Scenario
 from anabranch.flow import Flow
-from anabranch.plan.machine import Machine
-from anabranch.plan.profile import OperatorProfile, Profile, State, StreamProfile
+from anabranch.planning.machine import Machine
+from anabranch.planning.profile import OperatorProfile, Profile, State, StreamProfile
 from anabranch.testing.random_loads import TRACES, TraceSettings, random_load, random_troubles
 from anabranch.testing.random_profiles import ChainSettings, random_chain, random_graph
 

@@ -20,12 +20,12 @@ from anabranch.engines.simulator.plans import specs_of
 from anabranch.engines.simulator.scenario import COST, SELECTIVITY, Drift, Scenario, Straggler
 from anabranch.engines.simulator.shares import KEYS, zipf_weights
 from anabranch.engines.simulator.simulation import Simulation
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.bucket_map import BucketMap, balanced
-from anabranch.plan.flow_model import FlowModel
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, Profile, StreamProfile
-from anabranch.plan.regions import Region
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.bucket_map import BucketMap, balanced
+from anabranch.planning.flow_model import FlowModel
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
+from anabranch.planning.regions import Region
 
 NEAR = 0.95
 """A plan that serves this part of what the best plan serves is as good."""

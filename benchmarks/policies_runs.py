@@ -27,7 +27,7 @@ from anabranch.adapt.tuning import Tuner
 from anabranch.engines.engine import Options
 from anabranch.engines.simulator.engine import SimulatorEngine
 from anabranch.events import Decision, Event, Observed, Reconfiguration
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.random_loads import TraceSettings
 
 WORTHWHILE = 1.5

@@ -22,7 +22,7 @@ import anabranch as ab
 from anabranch.engines.channel import Channel
 from anabranch.engines.local.engine import LocalEngine
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 KEYS = 1_000_000
 BATCH_ROWS = 2_048

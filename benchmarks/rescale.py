@@ -23,7 +23,7 @@ import anabranch as ab
 from anabranch.engines.handle import Run
 from anabranch.events import Event, Observation, Observed, Reconfiguration
 from anabranch.io.read_back import read_back
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 KEYS = 1_000_000
 BATCH_ROWS = 1_000_000

@@ -12,8 +12,8 @@ from word_data import Pass, WordFiles
 import anabranch as ab
 from anabranch.apps.word_count import split
 from anabranch.events import Event, Observed
-from anabranch.plan.plan import Plan
-from anabranch.plan.starting import side_by_side
+from anabranch.planning.plan import Plan
+from anabranch.planning.starting import side_by_side
 
 
 def run_ours(

@@ -18,7 +18,7 @@ from spark_baselines import spark
 import anabranch as ab
 from anabranch.engines.handle import Run
 from anabranch.events import Event, Observed
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 TOUCHED = 10_000
 LOADING = 500_000

@@ -23,8 +23,8 @@ from anabranch.cli.running import spark_settings
 from anabranch.engines.simulator.scenario_file import read_scenario
 from anabranch.errors import About, AnabranchError, Subject
 from anabranch.io.read_back import read_back
-from anabranch.plan.machine import Machine
-from anabranch.plan.profile_file import read_profile
+from anabranch.planning.machine import Machine
+from anabranch.planning.profile_file import read_profile
 from anabranch.testing.sequential import run_sequential
 from anabranch.view.web.dashboard import serve
 

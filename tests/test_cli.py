@@ -10,7 +10,7 @@ import pytest
 from anabranch.apps import word_count
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.checkpoint.manifest import Manifest
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 HONEST = """
 from anabranch import Flow, collect, memory

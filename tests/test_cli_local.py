@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.apps import word_count
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.processes import start_process
 
 PATIENCE_S = 60

@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 from anabranch.cli import measuring
 from anabranch.engines.measuring.calibration import Calibrated
 from anabranch.errors import PlanError, UnknownNameError
-from anabranch.plan.machine import Machine
-from anabranch.plan.machine_file import read_machine
-from anabranch.plan.models.spark import SparkCosts
-from anabranch.plan.profile import Overheads, State
-from anabranch.plan.profile_file import read_profile
-from anabranch.plan.spark_file import read_spark_costs, with_spark_costs
+from anabranch.planning.machine import Machine
+from anabranch.planning.machine_file import read_machine
+from anabranch.planning.models.spark import SparkCosts
+from anabranch.planning.profile import Overheads, State
+from anabranch.planning.profile_file import read_profile
+from anabranch.planning.spark_file import read_spark_costs, with_spark_costs
 
 SPARK = SparkCosts(0.1, 0.03, 0.02, 150.0, 9.0, 2.0)
 

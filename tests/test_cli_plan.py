@@ -10,8 +10,8 @@ import pytest
 from typer.main import get_command
 
 from anabranch.cli import cli, planning
-from anabranch.plan.plan import Plan
-from anabranch.plan.planners.registry import PLANNERS
+from anabranch.planning.plan import Plan
+from anabranch.planning.planners.registry import PLANNERS
 
 CHAIN: dict[str, Any] = {
     "operators": [

@@ -12,8 +12,8 @@ from anabranch.apps import word_count
 from anabranch.cli import simulating
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.errors import AnabranchError, PlanError, UnknownNameError
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile_file import read_profile
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile_file import read_profile
 
 PROFILE = {
     "unit": "ms",

@@ -13,7 +13,7 @@ from anabranch.apps import word_count
 from anabranch.cli import sizing
 from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.errors import AnabranchError, PlanError
-from anabranch.plan.sizing import Shortfall, Sizing, Target
+from anabranch.planning.sizing import Shortfall, Sizing, Target
 from anabranch.view.sizes import as_object
 
 PROFILE = {

@@ -21,10 +21,10 @@ from anabranch.io import memory
 from anabranch.io.pacing import Steps
 from anabranch.io.redis_client import StreamClient
 from anabranch.io.replaying import Replay
-from anabranch.plan.machine import Machine
-from anabranch.plan.machine_file import machine_text
-from anabranch.plan.plan import Plan
-from anabranch.run import start as begin
+from anabranch.planning.machine import Machine
+from anabranch.planning.machine_file import machine_text
+from anabranch.planning.plan import Plan
+from anabranch.running import start as begin
 from tests.io.redis_server import redis_server, stream
 
 __all__ = ["redis_server", "stream"]

@@ -207,7 +207,7 @@ def test_an_import_against_the_law_is_found(tmp_path, file, code, imported):
 @pytest.mark.parametrize(
     ("file", "code"),
     [
-        ("__init__.py", "from anabranch.run import run"),
+        ("__init__.py", "from anabranch.running import run"),
         ("flow.py", "from anabranch.operators.base import Operator"),
         ("operators/count.py", "from .base import Operator\nfrom ..state import buckets"),
         ("engines/engine.py", "import time, threading\nimport anabranch.adapt.policy"),

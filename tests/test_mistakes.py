@@ -12,7 +12,7 @@ import pytest
 import anabranch as ab
 from anabranch.errors import AnabranchError, BuildError, PlanError, StateError
 from anabranch.operators.base import Operator
-from anabranch.plan.profile import OperatorProfile, chain
+from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.testing import run_interleaved, run_sequential
 
 ROWS = [{"k": "a", "v": 1}, {"k": "b", "v": 3}, {"k": "a", "v": 2}]

@@ -15,9 +15,9 @@ from anabranch.adapt.policy import Pace, Proposal
 from anabranch.engines.engine import Options
 from anabranch.engines.simulator.engine import SimulatorEngine
 from anabranch.engines.simulator.scenario import Load, Scenario
-from anabranch.plan.machine import Machine
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, State, chain
+from anabranch.planning.machine import Machine
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, State, chain
 from anabranch.testing.random_loads import TraceSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))

@@ -29,8 +29,8 @@ from anabranch.operators.shapes import expand, filter, map
 from anabranch.operators.shared import buckets_of, shared
 from anabranch.operators.tuples import TupleOperator, partitioned, stateful, stateless
 from anabranch.operators.windows import count_window, session, sliding, tumbling
-from anabranch.plan.plan import Plan
-from anabranch.run import plan, rollback, run, start
+from anabranch.planning.plan import Plan
+from anabranch.running import plan, rollback, run, start
 from anabranch.testing.check import check
 
 SPARK_IO = ("dataframe", "each_batch")

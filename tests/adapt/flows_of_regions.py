@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.flow import Flow
-from anabranch.plan.profile import OperatorProfile, Profile, State, StreamProfile
+from anabranch.planning.profile import OperatorProfile, Profile, State, StreamProfile
 
 
 def line_of_regions(*regions: str) -> Flow:

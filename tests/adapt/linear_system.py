@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.events import Observation
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, State, chain
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, State, chain
 from tests.adapt.scripted import observation
 
 NAMES = ("a", "b", "c")

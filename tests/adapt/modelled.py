@@ -21,10 +21,10 @@ from anabranch.events import (
     StepMetrics,
 )
 from anabranch.flow import Flow
-from anabranch.plan.flow_model import FlowModel
-from anabranch.plan.machine import Machine
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, Overheads, Profile, State, chain
+from anabranch.planning.flow_model import FlowModel
+from anabranch.planning.machine import Machine
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, chain
 from tests.adapt.scripted import ScriptedRun
 
 PARSE_COUNT_TOP = chain(

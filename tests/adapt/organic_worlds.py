@@ -10,7 +10,7 @@ from anabranch.adapt.policies.organic import Organic
 from anabranch.adapt.policy import Pace
 from anabranch.events import Observation
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.adapt.scripted import ScriptedRun, observation
 
 QUICK = Pace(settle=0, periods=1, most=1)

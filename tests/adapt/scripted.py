@@ -21,8 +21,8 @@ from anabranch.events import (
     StepMetrics,
 )
 from anabranch.flow import Flow
-from anabranch.plan.models.model import Model
-from anabranch.plan.plan import Plan
+from anabranch.planning.models.model import Model
+from anabranch.planning.plan import Plan
 
 ROOMY = Limits(cores=24, replicas=16, threads=200)
 

@@ -15,8 +15,8 @@ from anabranch.adapt.guards import threads
 from anabranch.adapt.policies.auto import Auto
 from anabranch.adapt.seen import Limits
 from anabranch.adapt.topology import Topology
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, Profile, State, chain
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, Profile, State, chain
 from tests.adapt.modelled import PARSE_COUNT_TOP, Modelled
 from tests.adapt.scripted import ScriptedRun, seen
 

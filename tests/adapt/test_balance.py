@@ -14,10 +14,10 @@ from anabranch.adapt.policies.balance import Balance
 from anabranch.adapt.reckoning.region_loads import loads_of, split
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.events import HotKey, Observation
-from anabranch.plan.balancing import replica_loads
-from anabranch.plan.bucket_map import balanced, moved
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, State, chain
+from anabranch.planning.balancing import replica_loads
+from anabranch.planning.bucket_map import balanced, moved
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, State, chain
 from tests.adapt.scripted import ScriptedRun, observation, seen
 
 FLOW = flow_of(chain([OperatorProfile("a", 1.0, state=State.PARTITIONED, key=("k",))]))

@@ -14,7 +14,7 @@ from anabranch.apps import word_count
 from anabranch.engines.handle import Run
 from anabranch.events import Observation, Reconfiguration, RunStarted
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.adapt.scripted import ROOMY, ScriptedRun, observation
 
 

@@ -12,7 +12,7 @@ from anabranch.adapt.guards import threads
 from anabranch.adapt.policies.ds2 import Ds2
 from anabranch.adapt.reckoning.true_rates import demanded
 from anabranch.adapt.seen import Limits
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.adapt.linear_system import (
     NAMES,
     LinearSystem,

@@ -9,10 +9,10 @@ from anabranch.adapt.policies.organic_parts.changes import Actions, best_cut, sp
 from anabranch.adapt.policy import Outcome, Trial
 from anabranch.adapt.registry import policy
 from anabranch.adapt.seen import Limits, Seen
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.adapt.organic_worlds import PAPER, QUICK, World, lines, run_in, shape
 from tests.adapt.scripted import ROOMY, seen
-from tests.plan.described_flows import built
+from tests.planning.described_flows import built
 
 FLOW, PLAN = built("""
     in: source k

@@ -1,8 +1,8 @@
 """The adaptations that Joker's paper walks through: figures 10 and 20, with its measurements."""
 
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.adapt.organic_worlds import PAPER, World, lines, run_in, shape
-from tests.plan.described_flows import built
+from tests.planning.described_flows import built
 
 SELECTIVITY, SELECTIVITY_PLAN = built("""
     in: source k

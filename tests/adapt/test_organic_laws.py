@@ -14,7 +14,7 @@ from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.seen import Limits, Seen
 from tests.adapt.organic_worlds import QUICK, chances, run_in
 from tests.adapt.scripted import ScriptedRun
-from tests.plan.described_flows import built
+from tests.planning.described_flows import built
 
 FLOWS = [
     built("""

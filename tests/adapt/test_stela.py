@@ -13,7 +13,7 @@ from anabranch.adapt.registry import policy
 from anabranch.adapt.seen import Limits
 from anabranch.events import Observation
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.adapt.flows_of_regions import graph_of_regions, line_of_regions
 from tests.adapt.scripted import ROOMY, ScriptedRun, observation, seen
 

@@ -11,7 +11,7 @@ from anabranch.adapt.policy import Outcome, Proposal, Trial
 from anabranch.adapt.registry import policy
 from anabranch.adapt.seen import Limits
 from anabranch.events import Observation
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.adapt.flows_of_regions import graph_of_regions
 from tests.adapt.scripted import ROOMY, ScriptedRun, observation, seen
 from tests.adapt.word_count_cluster import FLOW, SOURCE, START, Cluster, replicas

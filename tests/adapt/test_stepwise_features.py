@@ -15,7 +15,7 @@ from anabranch.adapt.policies.stepwise_parts.features import (
     samples_of,
     whole_ratios,
 )
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.adapt.flows_of_regions import graph_of_regions, line_of_regions
 from tests.adapt.scripted import observation, seen
 

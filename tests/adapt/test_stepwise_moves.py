@@ -19,7 +19,7 @@ from anabranch.adapt.policies.stepwise_parts.moves import (
     with_replicas,
 )
 from anabranch.adapt.seen import Limits
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.adapt.flows_of_regions import line_of_regions
 from tests.adapt.scripted import seen
 

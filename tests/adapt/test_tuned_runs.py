@@ -18,9 +18,9 @@ from anabranch.engines.handle import Result
 from anabranch.engines.registry import Simulated
 from anabranch.events import Decision
 from anabranch.flow import Flow
-from anabranch.plan.machine import Machine
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, State, chain
+from anabranch.planning.machine import Machine
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, State, chain
 from anabranch.testing.busy import busy_flow
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.conftest import spark

@@ -8,7 +8,7 @@ keep up, tweets wait, as many as are let in.
 from dataclasses import dataclass, replace
 
 from anabranch.events import Observation
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.adapt.flows_of_regions import line_of_regions
 from tests.adapt.scripted import observation
 

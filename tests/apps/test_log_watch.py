@@ -13,7 +13,7 @@ from anabranch.flow import Stream
 from anabranch.graph import Output, Role
 from anabranch.io import collect, memory
 from anabranch.operators.parse_syslog import MONTHS
-from anabranch.plan.regions import regions
+from anabranch.planning.regions import regions
 from anabranch.testing.sequential import run_sequential
 
 START = datetime(2026, 3, 4, 12)

@@ -21,7 +21,7 @@ from anabranch.apps.micro.operators import (
 )
 from anabranch.errors import UnknownNameError
 from anabranch.graph import Role, StateKind
-from anabranch.plan.regions import regions
+from anabranch.planning.regions import regions
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import cases
 

@@ -6,7 +6,7 @@ import pytest
 import anabranch as ab
 from anabranch.apps import APPS, network_monitoring
 from anabranch.io import memory
-from anabranch.plan.regions import regions
+from anabranch.planning.regions import regions
 from anabranch.testing.sequential import run_sequential
 from tests.apps.test_log_watch import UBUNTU, accepted, failed, on_threads, said
 

@@ -10,7 +10,7 @@ from anabranch.apps.parts import summary as summary_module
 from anabranch.apps.parts.summary import Condensed, distinct, first, greatest, grouped, last
 from anabranch.cli.results import Results
 from anabranch.engines.memory import keep_freed_memory
-from anabranch.run import run
+from anabranch.running import run
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import cases
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import anabranch as ab
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 ROWS = [{"x": i} for i in range(10)]
 

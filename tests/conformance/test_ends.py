@@ -14,7 +14,7 @@ from anabranch.engines.handle import Run
 from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow, Order
 from anabranch.graph import Output, Role
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.compare import difference
 from anabranch.testing.on_engine import small_batches
 from anabranch.testing.recording import Recording

@@ -13,7 +13,7 @@ import pytest
 from anabranch.apps import APPS
 from anabranch.flow import Flow
 from anabranch.io import memory
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.conformance.ways import ALL, run_by
 
 MANY = 1_000_000 if ALL else 100_000

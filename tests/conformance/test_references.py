@@ -9,7 +9,7 @@ import pytest
 from anabranch.apps import APPS
 from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow
-from anabranch.plan.plan import DEFAULT_BATCH_ROWS
+from anabranch.planning.plan import DEFAULT_BATCH_ROWS
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import Rows, cases, disagreement, rows_of
 from tests.conformance.ways import ALL, PLANS, marked, plans_of, run_by, sequential, wide

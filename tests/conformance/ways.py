@@ -11,8 +11,8 @@ import pytest
 
 from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
-from anabranch.plan.starting import side_by_side
+from anabranch.planning.plan import Plan
+from anabranch.planning.starting import side_by_side
 from anabranch.testing.interleaved import run_interleaved
 from anabranch.testing.on_engine import run_watched, small_batches
 from anabranch.testing.random_plans import random_plan

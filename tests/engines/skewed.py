@@ -13,8 +13,8 @@ from anabranch.adapt.policies.balance import Balance
 from anabranch.adapt.policy import Pace
 from anabranch.flow import Flow
 from anabranch.io.collect import CollectSink
-from anabranch.plan.bucket_map import BucketMap, balanced
-from anabranch.plan.plan import Plan
+from anabranch.planning.bucket_map import BucketMap, balanced
+from anabranch.planning.plan import Plan
 from anabranch.state.hashing import bucket_of, hash_columns
 
 BUCKETS = 16

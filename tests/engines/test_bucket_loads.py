@@ -17,9 +17,9 @@ from anabranch.engines.bucket_loads import (
 )
 from anabranch.engines.routing import Router
 from anabranch.events import HotKey
-from anabranch.plan.bucket_map import balanced
-from anabranch.plan.plan import RegionPlan
-from anabranch.plan.regions import Region, RegionKind
+from anabranch.planning.bucket_map import balanced
+from anabranch.planning.plan import RegionPlan
+from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.positions import Jumbo, Positions
 

@@ -11,8 +11,8 @@ from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.operators.shared import shared
 from anabranch.operators.tuples import partitioned, stateful
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import regions
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import regions
 from anabranch.state.positions import Jumbo, Positions, Root
 
 ROWS = [{"k": i % 7, "v": i} for i in range(21)]

@@ -17,7 +17,7 @@ from anabranch.engines.local.engine import LocalEngine
 from anabranch.errors import OperatorError
 from anabranch.events import Decision, Event, Kind, Observed, Reconfiguration
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.view.outcome import in_words
 from tests.adapt.scripted import observation
 

@@ -12,8 +12,8 @@ import anabranch as ab
 from anabranch.engines.channel import Channel
 from anabranch.events import Observed
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import regions
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import regions
 from anabranch.state.positions import Jumbo, Positions, end
 
 ROWS = [{"k": number % 7, "v": number} for number in range(100)]

@@ -14,7 +14,7 @@ from typing import Any
 import anabranch as ab
 from anabranch.engines.local import engine as local_engine
 from anabranch.events import Event, Observed
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 COLUMNS = "n: int64, key: int64"
 

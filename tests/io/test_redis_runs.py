@@ -25,7 +25,7 @@ from anabranch.events import Decision, Event, Observation, Observed, Reconfigura
 from anabranch.io.read_back import read_back
 from anabranch.io.redis_client import END, StreamClient
 from anabranch.io.replaying import Replay
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 from tests.engines.local.handmade import wait_until
 from tests.engines.spark.conftest import spark

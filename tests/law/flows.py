@@ -18,7 +18,7 @@ from anabranch.graph import StateKind
 from anabranch.io import collect, memory
 from anabranch.io.source import Extent
 from anabranch.operators.schedule import Schedule
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.random_plans import random_plan
 from tests.law import operators as ops
 from tests.law.builtins import (

@@ -12,9 +12,9 @@ import pytest
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.operators.aggregates import count
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import needs_order, regions
-from anabranch.run import run
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import needs_order, regions
+from anabranch.running import run
 from anabranch.testing import interleaved
 from anabranch.testing.compare import difference
 from anabranch.testing.interleaved import run_interleaved

@@ -14,7 +14,7 @@ from anabranch.io.memory import memory
 from anabranch.operators import lookup as module
 from anabranch.operators.base import Shared
 from anabranch.operators.lookup import lookup
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.operators.driving_ports import drive, simple, ways
 
 STREAM = pa.schema([("k", pa.string()), ("n", pa.int64())])

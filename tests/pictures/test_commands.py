@@ -16,9 +16,9 @@ from anabranch.cli.plotting import profile_plot, tune_plot
 from anabranch.errors import EngineError
 from anabranch.events import BatchTimes, Observation, Observed, Reconfiguration, RunStarted
 from anabranch.pictures import plots
-from anabranch.plan.plan import Plan
-from anabranch.plan.planners.registry import PLANNERS
-from anabranch.plan.profile import OperatorProfile, chain
+from anabranch.planning.plan import Plan
+from anabranch.planning.planners.registry import PLANNERS
+from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.view.rounds import Rounds
 
 PROFILE: dict[str, Any] = {

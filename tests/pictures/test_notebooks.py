@@ -12,8 +12,8 @@ from anabranch.errors import PlanError
 from anabranch.flow import Flow
 from anabranch.io import memory
 from anabranch.operators.union import Union
-from anabranch.plan.plan import Plan
-from anabranch.plan.shape import shape_of
+from anabranch.planning.plan import Plan
+from anabranch.planning.shape import shape_of
 
 
 def test_a_flow_shows_its_steps():

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from anabranch.errors import BuildError
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, Profile, State, StreamProfile, chain
-from anabranch.plan.regions import regions
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, Profile, State, StreamProfile, chain
+from anabranch.planning.regions import regions
 from anabranch.testing import busy, random_plan, run_interleaved, run_sequential
 from anabranch.testing.busy import Counting, busy_flow
 from anabranch.testing.on_engine import run_on_engine

@@ -16,7 +16,7 @@ from anabranch.errors import EngineError
 from anabranch.events import Reconfiguration
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing import on_engine
 from anabranch.testing.check import check
 from anabranch.testing.on_engine import Nudging, run_watched, small_batches

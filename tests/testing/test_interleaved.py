@@ -7,7 +7,7 @@ from anabranch.errors import BuildError, PlanError
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory
 from anabranch.operators.tuples import partitioned, stateful
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.interleaved import run_interleaved
 from anabranch.testing.result import RunResult
 

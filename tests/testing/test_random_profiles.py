@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anabranch.plan.answer import common_key
-from anabranch.plan.profile import Overheads, State
+from anabranch.planning.answer import common_key
+from anabranch.planning.profile import Overheads, State
 from anabranch.testing.random_profiles import (
     LEAST_COST,
     LEAST_SELECTIVITY,

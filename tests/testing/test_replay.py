@@ -9,9 +9,9 @@ from anabranch.engines.measuring.calibration import CHEAP_US, Calibrated
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
-from anabranch.plan.machine import Machine
-from anabranch.plan.models.local import LocalCosts
-from anabranch.plan.profile import OperatorProfile, chain
+from anabranch.planning.machine import Machine
+from anabranch.planning.models.local import LocalCosts
+from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.testing import local_bench
 from anabranch.testing.busy import busy_flow
 from anabranch.testing.local_bench import LocalBench

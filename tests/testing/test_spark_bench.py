@@ -3,8 +3,8 @@
 import pytest
 
 from anabranch.events import BatchTimes, Observation, Observed
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, State, chain
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, State, chain
 from anabranch.testing import spark_bench
 from anabranch.testing.busy import busy_flow
 from anabranch.testing.spark_bench import Tour, Turn, spark_trials, tour_spark

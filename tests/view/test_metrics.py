@@ -31,7 +31,7 @@ from anabranch.events import (
     SourceMetrics,
     StepMetrics,
 )
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.view.metrics import Metrics
 
 NARROW = Plan.sequential(word_count.build(text="a"))

@@ -18,7 +18,7 @@ from anabranch.events import (
     RunStarted,
     SourceMetrics,
 )
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.view.lines import Lines
 from anabranch.view.outcome import as_object, in_words
 from anabranch.view.progress import Progress

@@ -9,7 +9,7 @@ import pytest
 from anabranch.adapt.policy import Pace
 from anabranch.apps import word_count
 from anabranch.events import Decision, Observed, Reconfiguration, RunStarted
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.view.rounds import Rounds, as_object, report
 from tests.adapt.scripted import observation
 

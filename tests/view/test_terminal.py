@@ -26,7 +26,7 @@ from anabranch.events import (
     SourceMetrics,
     StepMetrics,
 )
-from anabranch.plan.plan import Plan, RegionPlan, SourcePlan
+from anabranch.planning.plan import Plan, RegionPlan, SourcePlan
 from anabranch.view import terminal as terminal_module
 from anabranch.view.progress import Progress
 from anabranch.view.standing import steady

@@ -18,8 +18,8 @@ from anabranch.adapt.policy import Outcome, Policy, Proposal, Trial
 from anabranch.adapt.seen import Limits, Seen
 from anabranch.adapt.topology import Topology
 from anabranch.events import Decision, Event, Kind, Observation, Observed, Reconfiguration
-from anabranch.plan.models.model import Model
-from anabranch.plan.plan import Plan
+from anabranch.planning.models.model import Model
+from anabranch.planning.plan import Plan
 
 PATIENCE_PERIODS = 30
 """A plan that is not in force after so many periods is given up."""

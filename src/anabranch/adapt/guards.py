@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from anabranch.adapt.seen import Limits, Seen
 from anabranch.errors import PlanError
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 LOAD_CHANGE = 0.2
 

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Protocol, TypeVar
 
 from anabranch.adapt.seen import Seen
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 Memory = TypeVar("Memory")
 

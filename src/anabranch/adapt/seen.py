@@ -14,8 +14,8 @@ from itertools import pairwise
 
 from anabranch.adapt.topology import Topology
 from anabranch.events import Observation, PipelineMetrics, RegionMetrics, StepMetrics
-from anabranch.plan.models.model import Model
-from anabranch.plan.plan import Plan
+from anabranch.planning.models.model import Model
+from anabranch.planning.plan import Plan
 
 WINDOW_PERIODS = 30
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from anabranch.flow import Flow
-from anabranch.plan.regions import Region, RegionKind, regions
+from anabranch.planning.regions import Region, RegionKind, regions
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from anabranch.adapt.topology import Topology
 from anabranch.engines.engine import Engine
 from anabranch.events import Decision, Event, Kind, Observed, RunStarted
 from anabranch.flow import Flow
-from anabranch.plan.models.model import Model
+from anabranch.planning.models.model import Model
 
 
 class Tuner:

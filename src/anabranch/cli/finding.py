@@ -22,9 +22,9 @@ from anabranch.cli.own_flows import built, is_file, own_flow
 from anabranch.errors import Subject, UnknownNameError, nearest
 from anabranch.flow import Flow
 from anabranch.io.local_paths import local_path
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import Profile
-from anabranch.plan.profile_file import read_profile
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import Profile
+from anabranch.planning.profile_file import read_profile
 
 AppName = Annotated[
     str, typer.Argument(metavar="APP", help="An application, module:flow or file.py:flow.")

@@ -16,13 +16,13 @@ from anabranch.engines.measuring.calibration_spark import fit, overheads
 from anabranch.engines.measuring.profiling import ROWS, Measured, measure_flow
 from anabranch.errors import unknown
 from anabranch.io.local_paths import local_option
-from anabranch.plan.machine import Machine
-from anabranch.plan.machine_file import machine_text, read_machine
-from anabranch.plan.models.spark import SparkCosts
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import Overheads
-from anabranch.plan.profile_file import profile_text
-from anabranch.plan.spark_file import read_spark_costs, with_spark_costs
+from anabranch.planning.machine import Machine
+from anabranch.planning.machine_file import machine_text, read_machine
+from anabranch.planning.models.spark import SparkCosts
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import Overheads
+from anabranch.planning.profile_file import profile_text
+from anabranch.planning.spark_file import read_spark_costs, with_spark_costs
 from anabranch.testing.local_bench import calibrate_local
 from anabranch.testing.spark_bench import spark_trials
 

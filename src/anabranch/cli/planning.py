@@ -29,15 +29,15 @@ from anabranch.engines.registry import require_results
 from anabranch.errors import AnabranchError, PlanError, Subject, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.io.local_paths import local_option
-from anabranch.plan.answer import Answer
-from anabranch.plan.for_flow import as_plan, problem_for
-from anabranch.plan.machine import Machine, with_overheads
-from anabranch.plan.machine_file import read_machine
-from anabranch.plan.plan import Plan
-from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.registry import PLANNERS, planner
-from anabranch.plan.profile import Profile
-from anabranch.plan.shape import shape_of
+from anabranch.planning.answer import Answer
+from anabranch.planning.for_flow import as_plan, problem_for
+from anabranch.planning.machine import Machine, with_overheads
+from anabranch.planning.machine_file import read_machine
+from anabranch.planning.plan import Plan
+from anabranch.planning.planners.planner import Problem
+from anabranch.planning.planners.registry import PLANNERS, planner
+from anabranch.planning.profile import Profile
+from anabranch.planning.shape import shape_of
 from anabranch.view.answers import Compared, as_table, as_tree
 
 DEFAULT_PLANNER = "exact"

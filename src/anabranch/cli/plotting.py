@@ -14,8 +14,8 @@ from anabranch.events import Observation
 from anabranch.io.local_paths import local_option
 from anabranch.pictures import plots
 from anabranch.pictures.boxes import shortened
-from anabranch.plan.answer import Answer
-from anabranch.plan.profile import Profile
+from anabranch.planning.answer import Answer
+from anabranch.planning.profile import Profile
 from anabranch.view.answers import Compared
 from anabranch.view.rounds import Round, Rounds
 

@@ -35,7 +35,7 @@ from anabranch.cli.watching import (
 from anabranch.engines.handle import Result, Run
 from anabranch.errors import AnabranchError, SourceError, Subject, UnknownNameError
 from anabranch.io.local_paths import local_option
-from anabranch.run import rollback, start
+from anabranch.running import rollback, start
 from anabranch.view.answers import counted
 from anabranch.view.outcome import as_object, in_words, place_of
 from anabranch.view.progress import Progress

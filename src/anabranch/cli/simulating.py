@@ -36,11 +36,11 @@ from anabranch.engines.simulator.scenario_file import read_scenario
 from anabranch.engines.simulator.simulation import Simulation
 from anabranch.errors import Subject
 from anabranch.events import Observation
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.fields import Fields
-from anabranch.plan.machine import Machine, with_overheads
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import Profile
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.fields import Fields
+from anabranch.planning.machine import Machine, with_overheads
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import Profile
 
 LINES = 12
 

@@ -27,19 +27,19 @@ from anabranch.engines.simulator.flows import flow_of
 from anabranch.engines.spark.prediction import predicted_batch_s
 from anabranch.errors import PlanError, Subject
 from anabranch.flow import Flow
-from anabranch.plan import sizing
-from anabranch.plan.answer import Answer
-from anabranch.plan.flow_model import choices
-from anabranch.plan.for_flow import problem_for
-from anabranch.plan.machine import Machine, with_overheads
-from anabranch.plan.models.spark import Slots, SparkCosts
-from anabranch.plan.profile import NANOSECONDS, Profile
-from anabranch.plan.regions import regions
-from anabranch.plan.sizing import HEADROOM, MOST_CORES, Fit, Found, Sizing
-from anabranch.plan.sizing_batches import Batches, fewest_slots
-from anabranch.plan.sizing_threads import BATCHES, Cores, fewest_cores
-from anabranch.plan.spark_file import read_spark_costs
-from anabranch.plan.starting import side_by_side
+from anabranch.planning import sizing
+from anabranch.planning.answer import Answer
+from anabranch.planning.flow_model import choices
+from anabranch.planning.for_flow import problem_for
+from anabranch.planning.machine import Machine, with_overheads
+from anabranch.planning.models.spark import Slots, SparkCosts
+from anabranch.planning.profile import NANOSECONDS, Profile
+from anabranch.planning.regions import regions
+from anabranch.planning.sizing import HEADROOM, MOST_CORES, Fit, Found, Sizing
+from anabranch.planning.sizing_batches import Batches, fewest_slots
+from anabranch.planning.sizing_threads import BATCHES, Cores, fewest_cores
+from anabranch.planning.spark_file import read_spark_costs
+from anabranch.planning.starting import side_by_side
 from anabranch.view import sizes
 
 GATHERING_S = 2 * LINGER_S

@@ -30,8 +30,8 @@ from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.local_paths import local_option
 from anabranch.io.redis_stream import RedisStreamSource, redis_stream
-from anabranch.plan.plan import Plan
-from anabranch.run import start
+from anabranch.planning.plan import Plan
+from anabranch.running import start
 from anabranch.view.progress import Progress
 from anabranch.view.rounds import Rounds, as_object, report
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from anabranch.errors import StateError
 from anabranch.flow import Flow
 from anabranch.operators.base import Counters, Kernel, KernelContext
-from anabranch.plan.bucket_map import owned
-from anabranch.plan.plan import RegionPlan
-from anabranch.plan.regions import Region, RegionKind
+from anabranch.planning.bucket_map import owned
+from anabranch.planning.plan import RegionPlan
+from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.positions import Jumbo, Root, is_end
 from anabranch.state.store import Store
 

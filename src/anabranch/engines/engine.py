@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from anabranch.events import Event, Reconfiguration
-from anabranch.plan.machine import Machine
-from anabranch.plan.models.model import Model
-from anabranch.plan.plan import Plan
+from anabranch.planning.machine import Machine
+from anabranch.planning.models.model import Model
+from anabranch.planning.plan import Plan
 
 CHANGES = 500
 """Plan changes that an engine remembers: each has two plans of some kilobytes."""

@@ -21,7 +21,7 @@ from anabranch.events import (
     SkippedRow,
     StepMetrics,
 )
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 RECENT = 100
 JOURNAL = 10_000

@@ -9,9 +9,9 @@ from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.errors import unknown
 from anabranch.flow import Flow
-from anabranch.plan.machine import Machine, with_overheads
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import Profile
+from anabranch.planning.machine import Machine, with_overheads
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import Profile
 
 ENGINES = ("spark", "local")
 """Those that run operators and have results."""

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.engines.bucket_loads import BucketLoads
-from anabranch.plan.plan import RegionPlan
-from anabranch.plan.regions import Region, RegionKind
+from anabranch.planning.plan import RegionPlan
+from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.positions import Jumbo
 

@@ -26,7 +26,7 @@ from anabranch.io.generate import generate
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.keyed import KeyedBatch, KeyedState
 from anabranch.operators.shapes import BatchOperator, Expand, Filter, attach, guarded
-from anabranch.plan.profile import NANOSECONDS, OperatorProfile, Profile, State
+from anabranch.planning.profile import NANOSECONDS, OperatorProfile, Profile, State
 from anabranch.state.positions import Jumbo, Root
 from anabranch.state.store import ObjectStore
 
@@ -61,7 +61,7 @@ def busy_flow(
         seed: Another seed, other tuples pass.
 
     Example:
-        >>> from anabranch.plan.profile import chain
+        >>> from anabranch.planning.profile import chain
         >>> from anabranch.testing import run_sequential
         >>> parse = OperatorProfile("parse", cost=2.0, selectivity=0.5)
         >>> count = OperatorProfile("count", cost=1.0, state=State.PARTITIONED, key=("user",))

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from anabranch.engines.registry import require_results
 from anabranch.errors import DeterminismError, EngineError, Subject, UnknownNameError
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.another_process import (
     TIME_LIMIT_S,
     TIME_LIMIT_S_PER_ROW,

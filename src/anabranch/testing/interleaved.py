@@ -22,8 +22,8 @@ from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.reader import Offsets, SourceReader
 from anabranch.operators.base import Counters
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import RegionKind, needs_order, region_edges, regions
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import RegionKind, needs_order, region_edges, regions
 from anabranch.state.epochs import Epochs
 from anabranch.state.gate import Gate
 from anabranch.state.positions import is_end

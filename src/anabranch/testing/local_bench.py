@@ -9,11 +9,11 @@ from anabranch.engines.engine import Options
 from anabranch.engines.local.engine import BATCH_ROWS, LocalEngine
 from anabranch.engines.measuring.calibration import REPEATS, Calibrated, calibrate
 from anabranch.flow import Flow
-from anabranch.plan.machine import Machine
-from anabranch.plan.models.local import LocalCosts
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import Profile
-from anabranch.plan.regions import RegionKind, regions
+from anabranch.planning.machine import Machine
+from anabranch.planning.models.local import LocalCosts
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import Profile
+from anabranch.planning.regions import RegionKind, regions
 from anabranch.testing.busy import SOURCE, busy_flow
 from anabranch.testing.replay import Replay, replaying
 

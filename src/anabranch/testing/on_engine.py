@@ -22,8 +22,8 @@ from anabranch.io import collect
 from anabranch.io.source import Chunk, extent, is_pushed
 from anabranch.io.stamped import StampedSource
 from anabranch.operators.base import Counters
-from anabranch.plan.plan import Plan
-from anabranch.run import start
+from anabranch.planning.plan import Plan
+from anabranch.running import start
 from anabranch.testing.result import RunResult
 
 START_S = 60.0

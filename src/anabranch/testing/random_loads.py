@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from anabranch.engines.simulator.scenario import Drift, Load, Straggler
-from anabranch.plan.profile import Profile, State
+from anabranch.planning.profile import Profile, State
 
 STEPS, RAMP, SPIKES, DIURNAL = "steps", "ramp", "spikes", "diurnal"
 TRACES = (STEPS, RAMP, SPIKES, DIURNAL)

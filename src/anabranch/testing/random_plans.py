@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import RegionKind, regions
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import RegionKind, regions
 
 MOST_REPLICAS = 4
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from anabranch.plan.profile import (
+from anabranch.planning.profile import (
     OperatorProfile,
     Overheads,
     Profile,

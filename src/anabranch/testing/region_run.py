@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from anabranch.engines.channel import Channel
 from anabranch.engines.routing import Router
-from anabranch.plan.plan import Plan, RegionPlan
-from anabranch.plan.regions import Edge, Region, RegionKind
+from anabranch.planning.plan import Plan, RegionPlan
+from anabranch.planning.regions import Edge, Region, RegionKind
 from anabranch.state.gate import Gate
 from anabranch.state.positions import Jumbo, Root
 from anabranch.testing.result import Tap

@@ -17,9 +17,9 @@ from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.measuring.calibration_spark import Trial
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, State, chain
-from anabranch.run import start
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.running import start
 from anabranch.testing.busy import SOURCE, busy_flow
 from anabranch.testing.replay import replaying
 

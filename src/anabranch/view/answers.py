@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.errors import AnabranchError
-from anabranch.plan.answer import Answer, RegionChoice, kind_of, routing_key
-from anabranch.plan.planners.planner import Problem
-from anabranch.plan.profile import Profile
+from anabranch.planning.answer import Answer, RegionChoice, kind_of, routing_key
+from anabranch.planning.planners.planner import Problem
+from anabranch.planning.profile import Profile
 
 NOTHING = 1e-9
 """A gap below this is rounding."""

@@ -32,7 +32,7 @@ from anabranch.events import (
     RunEnded,
     RunStarted,
 )
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.view.addresses import url_of
 from anabranch.view.metric_names import COUNTERS, GAUGES, LATENCY, LATENCY_HELP
 

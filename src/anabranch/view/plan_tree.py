@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from anabranch.plan.plan import RegionPlan, SourcePlan
+from anabranch.planning.plan import RegionPlan, SourcePlan
 from anabranch.view.answers import counted
 from anabranch.view.glyphs import bar, printable
 from anabranch.view.standing import Pipeline, Standing, bottleneck

@@ -22,7 +22,7 @@ from anabranch.events import (
     RunStarted,
     StepMetrics,
 )
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.view.lines import Lines
 from anabranch.view.standing import MINUTE_S, Entry, Standing, Stretch
 from anabranch.view.terminal import on_terminal

@@ -21,7 +21,7 @@ from anabranch.events import (
     Reconfiguration,
     RunStarted,
 )
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.view.words import known_lag_ms, plan_line
 
 DECIDED = ("tried", "applied", "kept", "reverted")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.sizing import MODEL_ERROR, Fit, Found, Sizing
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.sizing import MODEL_ERROR, Fit, Found, Sizing
 from anabranch.view.answers import counted
 
 SURE = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.events import Decision, Observation, Reconfiguration
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.view.words import moved_line
 
 MINUTE_S = 60.0

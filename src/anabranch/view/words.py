@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.events import BatchTimes, Observation, Reconfiguration
-from anabranch.plan.plan import Plan, SourcePlan
+from anabranch.planning.plan import Plan, SourcePlan
 from anabranch.view.answers import counted
 
 RECENT = 5

@@ -8,7 +8,7 @@ from pathlib import Path
 import anabranch as ab
 from anabranch.apps import word_count
 from anabranch.engines.local import engine as local_engine
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 LINES, RATE_PER_S = 8_000, 3_000
 

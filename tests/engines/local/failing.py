@@ -14,7 +14,7 @@ from anabranch.engines.local.engine import LocalEngine
 from anabranch.events import Event, RunEnded
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.engines.local.handmade import wait_until
 
 SCHEMA = pa.schema([("x", pa.int64()), ("k", pa.int64())])

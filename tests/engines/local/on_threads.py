@@ -6,7 +6,7 @@ from random import Random
 
 from anabranch.engines.engine import Engine
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.on_engine import run_watched
 from anabranch.testing.result import RunResult
 

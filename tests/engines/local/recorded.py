@@ -18,8 +18,8 @@ from anabranch.engines.channel import Channel, owned_buckets
 from anabranch.engines.local import region as region_module
 from anabranch.engines.local.region import RegionRun, Switch
 from anabranch.engines.local.replica import Load, Replica
-from anabranch.plan.plan import Plan, RegionPlan
-from anabranch.plan.regions import Region, RegionKind
+from anabranch.planning.plan import Plan, RegionPlan
+from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.positions import START, Root
 from anabranch.state.store import ObjectStore
 

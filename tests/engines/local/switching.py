@@ -20,7 +20,7 @@ from anabranch.io import collect, memory
 from anabranch.operators.invocation import Invocation
 from anabranch.operators.shared import shared
 from anabranch.operators.tuples import partitioned, stateful
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.compare import difference
 from anabranch.testing.random_plans import random_plan
 from anabranch.testing.result import RunResult

@@ -7,7 +7,7 @@ import pytest
 from anabranch.engines.local.dispenser import LINGER_S, MOST_AHEAD, Dispenser
 from anabranch.engines.local.gate import Closed
 from anabranch.io.reader import place
-from anabranch.plan.plan import SourcePlan
+from anabranch.planning.plan import SourcePlan
 from anabranch.state.positions import FIRST, Root, end, is_end
 from tests.engines.local.handmade import Side, wait_until
 from tests.engines.local.rows_to_read import Rows

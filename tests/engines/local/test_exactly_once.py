@@ -19,7 +19,7 @@ from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io import collect
 from anabranch.operators.base import Counters
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.compare import difference
 from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential

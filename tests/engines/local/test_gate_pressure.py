@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.engines.local.gate import Closed
 from anabranch.engines.local.standstill import Standstill
-from anabranch.plan.regions import Edge
+from anabranch.planning.regions import Edge
 from anabranch.state.positions import START
 from tests.engines.local.handmade import Side, at, gate_of, shown, tuples, wait_until
 

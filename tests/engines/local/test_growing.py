@@ -7,7 +7,7 @@ from threading import Semaphore
 import anabranch as ab
 from anabranch.engines.local.dispenser import Dispenser
 from anabranch.engines.local.engine import LocalEngine, Options
-from anabranch.plan.plan import Plan, SourcePlan
+from anabranch.planning.plan import Plan, SourcePlan
 from tests.engines.local.handmade import wait_until
 from tests.engines.spark.test_growing import Growing
 

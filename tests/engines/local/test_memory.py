@@ -21,7 +21,7 @@ from anabranch.flow import Flow
 from anabranch.io import call, generate, stamped
 from anabranch.operators.keyed import keyed
 from anabranch.operators.shapes import expand
-from anabranch.plan.plan import Plan, SourcePlan
+from anabranch.planning.plan import Plan, SourcePlan
 from anabranch.state.positions import Jumbo
 
 SECONDS = 3.0

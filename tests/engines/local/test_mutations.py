@@ -20,7 +20,7 @@ from anabranch.engines.local.holding import InOrder
 from anabranch.engines.local.outlet import Outlet
 from anabranch.engines.local.region import RegionRun
 from anabranch.engines.local.replica import Replica
-from anabranch.plan.regions import RegionKind
+from anabranch.planning.regions import RegionKind
 from anabranch.state.gate import split
 from anabranch.state.positions import FIRST, LAST, Jumbo, Root
 from anabranch.state.store import ObjectStore

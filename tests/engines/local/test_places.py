@@ -16,7 +16,7 @@ from anabranch.errors import PlanError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.operators.aggregates import count
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 TWO = {"socket0": frozenset({0, 1}), "socket1": frozenset({2, 3})}
 

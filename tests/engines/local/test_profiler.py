@@ -15,7 +15,7 @@ from anabranch.events import HotKey
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.operators.aggregates import count
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.state.hashing import hash_columns
 
 

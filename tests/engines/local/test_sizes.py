@@ -14,7 +14,7 @@ from anabranch.engines.local.sizes import Sizes
 from anabranch.errors import SourceError
 from anabranch.events import Event, Observed
 from anabranch.io.source import Extent
-from anabranch.plan.plan import Plan, SourcePlan
+from anabranch.planning.plan import Plan, SourcePlan
 from tests.engines.local.handmade import Side, wait_until
 from tests.engines.local.rows_to_read import Rows
 from tests.engines.spark.test_growing import Growing

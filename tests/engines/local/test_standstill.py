@@ -16,7 +16,7 @@ from anabranch.engines.local.engine import LocalEngine
 from anabranch.engines.local.gate import QUOTA, ElasticGate
 from anabranch.flow import Flow
 from anabranch.io import call, collect, generate
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.compare import difference
 from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential

@@ -18,8 +18,8 @@ from anabranch.errors import EngineError, PlanError
 from anabranch.events import Event, Reconfiguration, RunStarted
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
-from anabranch.plan.plan import Plan
-from anabranch.run import start
+from anabranch.planning.plan import Plan
+from anabranch.running import start
 from tests.engines.local.failing import Doomed
 from tests.engines.local.handmade import Side, wait_until
 from tests.engines.local.rows_to_read import Rows

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from anabranch.engines.local.gate import ElasticGate
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import RegionKind
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import RegionKind
 from anabranch.state.positions import Root
 from tests.engines.local import switching
 from tests.engines.local.recorded import (

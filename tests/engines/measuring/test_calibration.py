@@ -13,9 +13,9 @@ from anabranch.engines.measuring.calibration import (
 )
 from anabranch.engines.measuring.calibration_spark import Trial, fit, overheads
 from anabranch.engines.measuring.clock import clock_ghz
-from anabranch.plan.machine import Machine
-from anabranch.plan.models.spark import SparkCosts
-from anabranch.plan.profile import Overheads, State
+from anabranch.planning.machine import Machine
+from anabranch.planning.models.spark import SparkCosts
+from anabranch.planning.profile import Overheads, State
 
 
 class ModelBench:

@@ -12,9 +12,9 @@ from anabranch.engines.measuring.rehearsal import Stopwatch, rehearse
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory, parquet
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, State, chain
-from anabranch.plan.profile_file import profile_text, read_profile
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.planning.profile_file import profile_text, read_profile
 from anabranch.testing.busy import busy_flow
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from anabranch.plan.answer import RegionChoice, most_replicas, replicable
-from anabranch.plan.profile import OperatorProfile, Overheads, Profile, State, StreamProfile
+from anabranch.planning.answer import RegionChoice, most_replicas, replicable
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, StreamProfile
 
 KEYS = (("k",), ("k", "l"), ("l",))
 STATES = (State.STATELESS, State.STATELESS, State.PARTITIONED, State.STATEFUL)

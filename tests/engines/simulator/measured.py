@@ -6,9 +6,9 @@ from typing import Any
 
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.engines.simulator.simulation import Simulation
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.machine import Machine
-from anabranch.plan.profile import OperatorProfile, Profile, State, chain
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.machine import Machine
+from anabranch.planning.profile import OperatorProfile, Profile, State, chain
 
 
 def operator(name: str, cost: float, selectivity: float = 1.0, **more: Any) -> OperatorProfile:

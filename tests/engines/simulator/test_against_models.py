@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.engines.simulator.simulation import Simulation
-from anabranch.plan.machine import Machine
-from anabranch.plan.models import briskstream
-from anabranch.plan.models.fission import estimate
+from anabranch.planning.machine import Machine
+from anabranch.planning.models import briskstream
+from anabranch.planning.models.fission import estimate
 from tests.engines.simulator.drawn import drawn_profile, drawn_regions
 
 EXACTLY = 1e-6

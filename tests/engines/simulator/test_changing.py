@@ -5,8 +5,8 @@ import pytest
 from anabranch.engines.simulator.costs import RegionSpec
 from anabranch.engines.simulator.scenario import Load, SwitchCost
 from anabranch.errors import PlanError
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.bucket_map import balanced, rebalanced
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.bucket_map import balanced, rebalanced
 from tests.engines.simulator.measured import (
     alone,
     in_ms,

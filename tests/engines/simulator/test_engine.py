@@ -22,10 +22,10 @@ from anabranch.events import (
     RunStarted,
 )
 from anabranch.flow import Flow
-from anabranch.plan.bucket_map import balanced
-from anabranch.plan.machine import Machine
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import (
+from anabranch.planning.bucket_map import balanced
+from anabranch.planning.machine import Machine
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import (
     OperatorProfile,
     Overheads,
     State,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.graph import Role, StateKind
 from anabranch.io.memory import memory
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import Profile, State, StreamProfile
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import Profile, State, StreamProfile
 from anabranch.testing import run_sequential
 from tests.engines.simulator.drawn import drawn_profile
 from tests.engines.simulator.measured import in_ms, keyed, operator

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from anabranch.engines.simulator.scenario import Load, SwitchCost
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.machine import Machine
-from anabranch.plan.profile import Overheads, chain
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.machine import Machine
+from anabranch.planning.profile import Overheads, chain
 from tests.engines.simulator.measured import alone, in_ms, keyed, operator, simulation
 
 ROUGHLY = 0.08

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from anabranch.errors import PlanError
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.machine import Machine
-from anabranch.plan.profile import chain
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.machine import Machine
+from anabranch.planning.profile import chain
 from tests.engines.simulator.measured import in_ms, keyed, operator, settled_rate, simulation
 
 FAR = Machine("far", sockets=2, cores_per_socket=4, latency_ns=((0.0, 300.0), (300.0, 0.0)))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from anabranch.engines.simulator.scenario import Load, Scenario, Straggler
 from anabranch.engines.simulator.simulation import Simulation
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.machine import Machine
-from anabranch.plan.profile import Profile, StreamProfile
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.machine import Machine
+from anabranch.planning.profile import Profile, StreamProfile
 from tests.engines.simulator.drawn import drawn_profile, drawn_regions
 from tests.engines.simulator.measured import (
     alone,

@@ -12,9 +12,9 @@ from anabranch.engines.simulator.scenario import (
 )
 from anabranch.engines.simulator.shares import fixed_shares, zipf_weights
 from anabranch.errors import PlanError
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.bucket_map import balanced
-from anabranch.plan.machine import Machine
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.bucket_map import balanced
+from anabranch.planning.machine import Machine
 from tests.engines.simulator.measured import (
     alone,
     in_ms,

@@ -24,7 +24,7 @@ from anabranch.engines.spark.session import session
 from anabranch.errors import EngineError
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 REPLICAS = (2, 4, 1, 3)
 # One machine plays several: all talk over loopback, and nobody waits long for one that is gone.

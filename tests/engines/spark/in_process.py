@@ -30,7 +30,7 @@ from anabranch.engines.spark.task import TaskRun
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.operators.base import Counters
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.result import RunResult
 
 MOST_BATCHES = 400

@@ -24,7 +24,7 @@ import anabranch as ab
 from anabranch.engines.spark import keeper
 from anabranch.engines.spark.session import session
 from anabranch.events import Event, Observed, RunEnded, RunStarted
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 BATCH_ROWS, CHANGE_EVERY = 50, 3
 REPLICAS = (1, 3, 2, 4)  # of the keyed regions, in turn

@@ -18,7 +18,7 @@ from anabranch.engines.spark.program import Batch, Outcome, Program
 from anabranch.engines.spark.sinks import SparkSinks
 from anabranch.engines.spark.task import TaskRun
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.engines.spark.in_process import Rows, run_stages
 
 

@@ -33,7 +33,7 @@ from anabranch.flow import Flow
 from anabranch.io import directory as directory_sinks
 from anabranch.io.read_back import read_back
 from anabranch.io.source import Chunk
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess

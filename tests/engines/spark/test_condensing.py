@@ -14,7 +14,7 @@ from anabranch.engines.spark import station as station_module
 from anabranch.engines.spark import task as task_module
 from anabranch.engines.spark import wire
 from anabranch.engines.spark.program import Batch
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.engines.spark.in_process import InProcess, Rows
 
 READERS = 2

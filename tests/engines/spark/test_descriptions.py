@@ -18,7 +18,7 @@ from anabranch.engines.spark.job import LONGEST, description, regions_of
 from anabranch.engines.spark.layout import layout
 from anabranch.engines.spark.program import Batch
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.engines.spark.short_lived import environment
 
 

@@ -20,7 +20,7 @@ from anabranch.engines.spark.task import TaskRun
 from anabranch.errors import OperatorError, StateError
 from anabranch.flow import Flow
 from anabranch.io.spark.dataframe import DataFrameSource
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.engines.spark.in_process import InProcess, Killed
 from tests.engines.spark.one_by_one import OneByOne
 from tests.engines.spark.test_bad_input import Faulty

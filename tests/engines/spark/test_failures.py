@@ -22,7 +22,7 @@ from anabranch.engines.spark.engine import SparkEngine
 from anabranch.engines.spark.failures import essence, first_line, job_failure
 from anabranch.errors import EngineError
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 ROWS = [{"k": "abc"[number % 3], "v": number} for number in range(60)]
 

@@ -14,7 +14,7 @@ from anabranch.engines.spark.program import Program
 from anabranch.flow import Flow
 from anabranch.io.slices import Cursor, SliceReader
 from anabranch.io.source import Chunk, Extent
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.io.test_slices import SCHEMA, Part, Parts, Place, parts
 
 NUMBERS = pa.schema([("x", pa.int64())])

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import anabranch as ab
 from anabranch.io.read_back import read_back
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark import killing
 

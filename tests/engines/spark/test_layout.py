@@ -9,8 +9,8 @@ import anabranch as ab
 from anabranch.engines.spark.layout import Layout, layout
 from anabranch.flow import Flow
 from anabranch.io.source import Chunk
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import needs_order, regions
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import needs_order, regions
 
 ROWS = ab.memory([{"k": 1, "v": 1}])
 

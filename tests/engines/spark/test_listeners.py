@@ -15,7 +15,7 @@ import anabranch as ab
 from anabranch.engines.handle import Run
 from anabranch.events import Observed, RunEnded
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.engines.spark.short_lived import environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]

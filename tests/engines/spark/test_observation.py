@@ -23,7 +23,7 @@ from anabranch.events import (
     StepMetrics,
 )
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

@@ -16,7 +16,7 @@ import anabranch as ab
 from anabranch.engines.spark import station as station_module
 from anabranch.engines.spark import task as task_module
 from anabranch.engines.spark.program import Batch
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.compare import difference
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess, Rows, single_rows, target_of

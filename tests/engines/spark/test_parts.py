@@ -10,7 +10,7 @@ import anabranch as ab
 from anabranch.errors import StateError
 from anabranch.flow import Flow
 from anabranch.io.read_back import read_back
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from tests.engines.spark.one_by_one import OneByOne
 
 LINES = 4

@@ -6,9 +6,9 @@ from anabranch.apps import word_count
 from anabranch.engines.spark import prediction, station, task
 from anabranch.engines.spark.prediction import predicted_batch_s, reads_as, stages_of
 from anabranch.io import parquet
-from anabranch.plan.models.spark import Slots, SparkCosts
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, Profile, State, StreamProfile, chain
+from anabranch.planning.models.spark import Slots, SparkCosts
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, Profile, State, StreamProfile, chain
 from anabranch.testing.busy import busy_flow
 
 FREE = SparkCosts(0.0)

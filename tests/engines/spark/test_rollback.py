@@ -13,7 +13,7 @@ import anabranch as ab
 from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.flow import Flow
 from anabranch.io.read_back import read_back
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import Killed
 from tests.engines.spark.one_by_one import OneByOne

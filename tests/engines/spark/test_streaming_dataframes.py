@@ -16,7 +16,7 @@ import anabranch as ab
 from anabranch.events import Observed
 from anabranch.flow import Flow
 from anabranch.io.read_back import read_back
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]

@@ -15,7 +15,7 @@ from anabranch.engines.spark.keeper import remove_lot
 from anabranch.engines.spark.layout import Layout
 from anabranch.engines.spark.program import Batch, Outcome
 from anabranch.flow import Flow
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.state.parking import ParkingLot, lot_directory
 from anabranch.testing.compare import difference
 from anabranch.testing.sequential import run_sequential

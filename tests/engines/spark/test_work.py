@@ -12,7 +12,7 @@ from anabranch.engines.spark.work import (
     replica_in_steps,
     source_busy,
 )
-from anabranch.plan.plan import Plan, RegionPlan, SourcePlan
+from anabranch.planning.plan import Plan, RegionPlan, SourcePlan
 
 TOTAL_S = 10.0
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.plan.answer import Answer, RegionChoice
-from anabranch.plan.models.briskstream import rates
-from anabranch.plan.planners.planner import Problem
+from anabranch.planning.answer import Answer, RegionChoice
+from anabranch.planning.models.briskstream import rates
+from anabranch.planning.planners.planner import Problem
 from anabranch.reproduce.briskstream.claims import (
     factor_claims,
     placement_claims,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from anabranch.errors import UnknownNameError
-from anabranch.plan.profile import State
+from anabranch.planning.profile import State
 from anabranch.reproduce.briskstream import operators as ops
 from anabranch.reproduce.briskstream.applications import APPLICATIONS, PUBLISHED_BYTES, PUBLISHED_NS
 from anabranch.reproduce.briskstream.inputs import SERVERS, application, server

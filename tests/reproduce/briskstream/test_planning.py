@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from anabranch.plan.answer import Answer, RegionChoice
-from anabranch.plan.models.briskstream import rates
-from anabranch.plan.models.placed_units import workload_of
-from anabranch.plan.profile import OperatorProfile, chain
+from anabranch.planning.answer import Answer, RegionChoice
+from anabranch.planning.models.briskstream import rates
+from anabranch.planning.models.placed_units import workload_of
+from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.reproduce.briskstream import placements as brisk_placements
 from anabranch.reproduce.briskstream import planning as brisk_planning
 from anabranch.reproduce.briskstream.inputs import application, server

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import RegionKind, regions
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import RegionKind, regions
 from anabranch.reproduce.joker import applications, replayed, traces
 from anabranch.reproduce.joker.adapted import adapt, rate_under, shapes_of
 from anabranch.reproduce.joker.curves import changes_together, figure_9

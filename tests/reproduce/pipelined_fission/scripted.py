@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.plan.profile import Overheads
+from anabranch.planning.profile import Overheads
 from anabranch.reproduce.machine import Machine
 from anabranch.reproduce.pipelined_fission.claims import model_claims
 from anabranch.reproduce.pipelined_fission.engine import EngineCurves, EnginePoint

@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.plan.machine import Machine
-from anabranch.plan.profile import OperatorProfile, Overheads, chain
+from anabranch.planning.machine import Machine
+from anabranch.planning.profile import OperatorProfile, Overheads, chain
 from anabranch.reproduce.pipelined_fission import page as fission_page
 from anabranch.reproduce.pipelined_fission import reproduction as fission
 from anabranch.reproduce.pipelined_fission.bench import Job, Ran, planned, run_job

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.reproduce.stepwise.cluster import Cluster, placed, unplaced
 from anabranch.reproduce.stepwise.profiling import METHODS, STELA, STEPWISE, THRESHOLD, scale_up
 from anabranch.reproduce.stepwise.topologies import (

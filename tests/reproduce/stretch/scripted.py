@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.plan.models.stretch import PURE, VIRTUAL, series
+from anabranch.planning.models.stretch import PURE, VIRTUAL, series
 from anabranch.reproduce.machine import Machine
 from anabranch.reproduce.stretch.claims import model_claims
 from anabranch.reproduce.stretch.elastic import Elastic, Phase, Switched

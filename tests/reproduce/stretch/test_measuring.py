@@ -2,7 +2,7 @@
 
 import pytest
 
-from anabranch.plan.models.stretch import line_rate_on
+from anabranch.planning.models.stretch import line_rate_on
 from anabranch.reproduce.stretch.elastic import change_load, switch_often
 from anabranch.reproduce.stretch.figure4 import contest
 from anabranch.reproduce.stretch.figure5 import full_speed, rate_for, single

@@ -30,7 +30,7 @@ from anabranch.events import (
 )
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
-from anabranch.plan.plan import Plan, RegionPlan, SourcePlan
+from anabranch.planning.plan import Plan, RegionPlan, SourcePlan
 
 MARKUP = "<img src=x onerror=alert(1)>"
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import anabranch as ab
 from anabranch.apps import network_monitoring
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.view.web import Dashboard, serve
 from tests.view.web.browser import FLAGS, PROGRAMS
 

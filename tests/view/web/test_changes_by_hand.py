@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import anabranch as ab
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.view.web import serve
 from tests.view.web.browser import chromium, opened
 from tests.view.web.made import Content, paced_flow

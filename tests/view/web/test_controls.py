@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.plan.plan import Plan, RegionPlan, SourcePlan
+from anabranch.planning.plan import Plan, RegionPlan, SourcePlan
 from anabranch.view.web.controls import Controls
 
 

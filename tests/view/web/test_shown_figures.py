@@ -19,7 +19,7 @@ from anabranch.events import (
     StepShape,
     StreamShape,
 )
-from anabranch.plan.plan import Plan, RegionPlan, SourcePlan
+from anabranch.planning.plan import Plan, RegionPlan, SourcePlan
 from anabranch.view.web import serve
 from tests.view.web.browser import PHONE, chromium, opened
 from tests.view.web.made import observed, small_change, small_seen, small_start

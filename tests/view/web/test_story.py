@@ -19,7 +19,7 @@ from anabranch.events import (
     Shape,
     StepMetrics,
 )
-from anabranch.plan.plan import Plan, RegionPlan
+from anabranch.planning.plan import Plan, RegionPlan
 from anabranch.view.progress import Progress
 from anabranch.view.web.numbers import to_json
 from anabranch.view.web.plans import MOST_PLANS

@@ -19,7 +19,7 @@ from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.reckoning.forecast import Forecast, saturated
 from anabranch.adapt.reckoning.measured import measured_profile
 from anabranch.adapt.seen import Seen
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 PACE = Pace(settle=3, periods=3, most=3)
 

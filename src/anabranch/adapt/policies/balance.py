@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.reckoning.region_loads import RegionLoads, imbalance, loads_of
 from anabranch.adapt.seen import Seen
-from anabranch.plan.balancing import rebalance_by_load
-from anabranch.plan.bucket_map import moved
+from anabranch.planning.balancing import rebalance_by_load
+from anabranch.planning.bucket_map import moved
 
 MOST_NAMED = 100
 PACE = Pace(settle=1, periods=3, most=6)

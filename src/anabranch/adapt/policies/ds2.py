@@ -26,7 +26,7 @@ from anabranch.adapt.guards import LOAD_CHANGE, far, threads
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.reckoning.true_rates import Demand, demanded
 from anabranch.adapt.seen import Seen
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 Replicas = tuple[int, ...]
 

@@ -44,8 +44,8 @@ from anabranch.adapt.policies.organic_parts.memory import (
 )
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.seen import Seen
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import Region
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import Region
 
 PACE = Pace(settle=3, periods=10, most=10)
 """Three seconds to settle, as Joker's runs need; then each decision looks at ten of its own."""

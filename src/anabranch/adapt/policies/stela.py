@@ -29,8 +29,8 @@ from anabranch.adapt.reckoning.room import one_more
 from anabranch.adapt.reckoning.streams import RegionStream, region_streams
 from anabranch.adapt.reckoning.true_rates import offered_per_s, useful_s
 from anabranch.adapt.seen import Seen
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import RegionKind
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import RegionKind
 
 CORES_PER_NODE = 2
 MORE = 2.0

@@ -34,7 +34,7 @@ from anabranch.adapt.policies.stepwise_parts.watch import Served, capacity, late
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.reckoning.room import one_more
 from anabranch.adapt.seen import Seen
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 PACE = Pace(settle=2, periods=10, most=10)
 PROBE_S = 0.05

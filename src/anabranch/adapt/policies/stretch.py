@@ -20,7 +20,7 @@ from math import ceil, floor
 from anabranch.adapt.guards import threads
 from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
 from anabranch.adapt.seen import Seen
-from anabranch.plan.regions import Region
+from anabranch.planning.regions import Region
 
 PACE = Pace(settle=2, periods=3, most=3)
 DIGITS = 9

@@ -16,9 +16,9 @@ from anabranch.adapt.reckoning.measured import measured_profile
 from anabranch.adapt.reckoning.spread import Spread
 from anabranch.adapt.reckoning.true_rates import ALL_WAITS
 from anabranch.adapt.seen import Seen
-from anabranch.plan.models.model import Bounds, Model
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, Profile, State
+from anabranch.planning.models.model import Bounds, Model
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, Profile, State
 
 WAITING_PERIODS = 1.5
 """More than this many periods' work that waits means that the plan does not keep up."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from anabranch.adapt.seen import Seen
 from anabranch.graph import Role
-from anabranch.plan.profile import OperatorProfile, Overheads, Profile, State, StreamProfile
-from anabranch.plan.regions import RegionKind
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, StreamProfile
+from anabranch.planning.regions import RegionKind
 
 UNIT = "us"
 

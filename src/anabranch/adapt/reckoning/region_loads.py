@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from anabranch.adapt.seen import Seen
 from anabranch.events import HotKey, RegionMetrics
-from anabranch.plan.balancing import replica_loads
-from anabranch.plan.bucket_map import BucketMap
+from anabranch.planning.balancing import replica_loads
+from anabranch.planning.bucket_map import BucketMap
 
 EXPLAINED = 0.1
 """How far from what a line says the hottest replica may be."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.adapt.guards import beyond
 from anabranch.adapt.seen import Seen
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 
 def one_more(seen: Seen, plan: Plan, region: str) -> Plan | None:

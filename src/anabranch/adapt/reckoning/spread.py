@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from statistics import median_low
 
 from anabranch.adapt.seen import Seen
-from anabranch.plan.balancing import rebalance_by_load, replica_loads
-from anabranch.plan.bucket_map import BucketMap
+from anabranch.planning.balancing import rebalance_by_load, replica_loads
+from anabranch.planning.bucket_map import BucketMap
 
 TOLERANCE = 0.01
 """How much longer than it must the last replica may take."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.adapt.seen import Seen
-from anabranch.plan.regions import RegionKind
+from anabranch.planning.regions import RegionKind
 
 
 @dataclass(frozen=True)

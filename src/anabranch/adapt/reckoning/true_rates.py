@@ -14,7 +14,7 @@ from math import inf
 from anabranch.adapt.reckoning.measured import measured_profile
 from anabranch.adapt.seen import Seen
 from anabranch.graph import Role
-from anabranch.plan.profile import Profile
+from anabranch.planning.profile import Profile
 
 ALL_WAITS = 0.1
 """A source to which less than this part of what it reads comes has all its rest waiting."""

@@ -16,8 +16,8 @@ from anabranch.errors import EngineError
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.source import is_pushed
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import Region, RegionKind, needs_order, region_edges, regions
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import Region, RegionKind, needs_order, region_edges, regions
 from anabranch.state.positions import START
 
 POLL_S = 0.002

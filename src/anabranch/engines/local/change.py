@@ -10,7 +10,7 @@ from collections.abc import Callable
 from anabranch.engines.local.assembly import Assembly
 from anabranch.engines.local.region import Switch
 from anabranch.events import Reconfiguration
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 
 class Change:

@@ -18,7 +18,7 @@ from anabranch.engines.local.pace import Pace
 from anabranch.engines.local.sizes import Sizes
 from anabranch.io.reader import place
 from anabranch.io.source import Extent
-from anabranch.plan.plan import SourcePlan
+from anabranch.planning.plan import SourcePlan
 from anabranch.state.positions import FIRST, Root, end, is_end
 
 LINGER_S = 0.002

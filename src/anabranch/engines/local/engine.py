@@ -30,12 +30,12 @@ from anabranch.engines.memory import keep_freed_memory
 from anabranch.errors import EngineError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
-from anabranch.plan.flow_model import FlowModel
-from anabranch.plan.machine import Machine
-from anabranch.plan.models.model import Model
-from anabranch.plan.plan import Plan
-from anabranch.plan.shape import shape_of
-from anabranch.plan.starting import side_by_side
+from anabranch.planning.flow_model import FlowModel
+from anabranch.planning.machine import Machine
+from anabranch.planning.models.model import Model
+from anabranch.planning.plan import Plan
+from anabranch.planning.shape import shape_of
+from anabranch.planning.starting import side_by_side
 
 TICK_S = 0.05
 DRAIN_S = 5.0

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from anabranch.engines.local.gate import QUOTA, ElasticGate
 from anabranch.engines.local.turns import Turns
-from anabranch.plan.regions import Edge
+from anabranch.planning.regions import Edge
 from anabranch.state.positions import Jumbo, Root
 
 Way = tuple[Edge, ElasticGate]

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from anabranch.errors import PlanError, Subject
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 CPUS = Path("/sys/devices/system/cpu")
 

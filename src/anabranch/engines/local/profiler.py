@@ -29,8 +29,8 @@ from anabranch.events import (
     StepMetrics,
 )
 from anabranch.io.reader import skipped_row
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import RegionKind
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import RegionKind
 
 PERIOD_S = 1.0
 

@@ -30,8 +30,8 @@ from anabranch.engines.local.replica import Replica
 from anabranch.engines.routing import Router
 from anabranch.flow import Flow
 from anabranch.operators.base import Counters, KernelContext
-from anabranch.plan.plan import RegionPlan
-from anabranch.plan.regions import Region, RegionKind
+from anabranch.planning.plan import RegionPlan
+from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.positions import Jumbo, Root
 
 StartThread = Callable[[Probe, Callable[[], None]], None]

@@ -23,7 +23,7 @@ from anabranch.engines.local.region import RegionRun
 from anabranch.errors import StateError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 WAITING = " (waiting)"
 """What a gate holds is saved as if it were a region of that name, whole each time."""

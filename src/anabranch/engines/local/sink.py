@@ -21,8 +21,8 @@ from anabranch.engines.local.region import RegionRun
 from anabranch.flow import Flow
 from anabranch.io.directory import DirectorySink
 from anabranch.operators.base import KernelContext
-from anabranch.plan.plan import RegionPlan
-from anabranch.plan.regions import Region
+from anabranch.planning.plan import RegionPlan
+from anabranch.planning.regions import Region
 from anabranch.state.positions import Jumbo, Root, is_end
 
 FILES_S = 1.0

@@ -16,7 +16,7 @@ from anabranch.engines.local.probe import Probe
 from anabranch.io.reader import last_word, placed
 from anabranch.io.stamped import StampedSource
 from anabranch.operators.schemas import without_dictionaries
-from anabranch.plan.plan import SourcePlan
+from anabranch.planning.plan import SourcePlan
 from anabranch.state.positions import FIRST, START, Jumbo, Root, end, is_end
 
 StartThread = Callable[[Probe, Callable[[], None]], None]

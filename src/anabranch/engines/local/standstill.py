@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from anabranch.engines.local.gate import ElasticGate
-from anabranch.plan.regions import Edge
+from anabranch.planning.regions import Edge
 
 
 class Standstill:

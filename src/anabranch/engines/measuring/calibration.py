@@ -27,8 +27,8 @@ from anabranch.engines.measuring.multiplying import (
     multiplying_s,
     nanoseconds_a_multiplication,
 )
-from anabranch.plan.machine import Machine
-from anabranch.plan.profile import OperatorProfile, Overheads, Profile, State, chain
+from anabranch.planning.machine import Machine
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, chain
 
 REPEATS = 5
 PROBE_S = 0.05

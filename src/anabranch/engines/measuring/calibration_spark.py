@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from anabranch.errors import EngineError, Subject
-from anabranch.plan.models.spark import SparkCosts
-from anabranch.plan.profile import Overheads
+from anabranch.planning.models.spark import SparkCosts
+from anabranch.planning.profile import Overheads
 
 
 @dataclass(frozen=True)

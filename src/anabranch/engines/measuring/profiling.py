@@ -18,9 +18,9 @@ from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role, StateKind
 from anabranch.io.source import extent
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import OperatorProfile, Profile, State, StreamProfile
-from anabranch.plan.regions import regions
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, Profile, State, StreamProfile
+from anabranch.planning.regions import regions
 
 ROWS = 200_000
 FEW_CALLS = 5

@@ -14,7 +14,7 @@ from math import inf
 from anabranch.engines.simulator.costs import RegionSpec
 from anabranch.engines.simulator.region import Gate, RegionRun
 from anabranch.engines.simulator.scenario import SwitchCost
-from anabranch.plan.bucket_map import moved
+from anabranch.planning.bucket_map import moved
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 
 from anabranch.engines.simulator.region import RegionRun
 from anabranch.engines.simulator.shares import Floats
-from anabranch.plan.machine import Machine
+from anabranch.planning.machine import Machine
 
 TINY = 1e-30
 

@@ -1,6 +1,6 @@
 """Costs: what a tuple takes in each thread of a region, in seconds.
 
-Pipelined Fission's overheads as `plan/models/fission.py` has them: switching threads between the
+Pipelined Fission's overheads as `planning/models/fission.py` has them: switching threads between the
 pipelines of a region belongs to the pipelines; switching into and out of the region and ordering
 the results of its replicas is *serial*: while it happens for one tuple of the region, its replicas
 work on no other (eq. 8, 9). BriskStream's costs of distance are in `distance.py`.
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import log2
 
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.bucket_map import BucketMap
-from anabranch.plan.machine import Machine
-from anabranch.plan.models.fission import selectivity
-from anabranch.plan.profile import NANOSECONDS, Profile
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.bucket_map import BucketMap
+from anabranch.planning.machine import Machine
+from anabranch.planning.models.fission import selectivity
+from anabranch.planning.profile import NANOSECONDS, Profile
 
 SECONDS_PER_NS = 1e-9
 
@@ -121,7 +121,7 @@ def region_costs(profile: Profile, region: RegionChoice, unit_s: float) -> Regio
     """What a region costs; one unit of the profile's costs takes `unit_s`.
 
     Example:
-        >>> from anabranch.plan.profile import OperatorProfile, chain
+        >>> from anabranch.planning.profile import OperatorProfile, chain
         >>> profile = chain([OperatorProfile("parse", 2.0, 0.5), OperatorProfile("count", 6.0)])
         >>> found = region_costs(profile, RegionChoice((("parse",), ("count",))), unit_s=1.0)
         >>> [each.work_s for each in found.pipelines], found.arriving

@@ -14,7 +14,7 @@ import numpy as np
 
 from anabranch.engines.simulator.region import RegionRun
 from anabranch.engines.simulator.shares import Floats
-from anabranch.plan.machine import Machine
+from anabranch.planning.machine import Machine
 
 Producers = Sequence[tuple[RegionRun, float]]
 """Who makes the tuples of a region, each with its part of them."""

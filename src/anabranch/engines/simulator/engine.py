@@ -19,13 +19,13 @@ from anabranch.engines.simulator.simulation import Simulation
 from anabranch.errors import EngineError, Subject
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
-from anabranch.plan.flow_model import FlowModel
-from anabranch.plan.machine import Machine
-from anabranch.plan.models.model import Model
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import Overheads, Profile
-from anabranch.plan.shape import shape_of
-from anabranch.plan.starting import side_by_side
+from anabranch.planning.flow_model import FlowModel
+from anabranch.planning.machine import Machine
+from anabranch.planning.models.model import Model
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import Overheads, Profile
+from anabranch.planning.shape import shape_of
+from anabranch.planning.starting import side_by_side
 
 BATCH_ROWS = 16_384
 
@@ -45,7 +45,7 @@ class SimulatorEngine:
 
     Example:
         >>> from anabranch.engines.simulator.flows import flow_of
-        >>> from anabranch.plan.profile import OperatorProfile, chain
+        >>> from anabranch.planning.profile import OperatorProfile, chain
         >>> profile = chain(
         ...     [OperatorProfile("parse", 2.0), OperatorProfile("count", 1.0)], unit="ms"
         ... )

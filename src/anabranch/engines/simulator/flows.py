@@ -17,7 +17,7 @@ from anabranch.io.collect import collect
 from anabranch.io.memory import memory
 from anabranch.operators.base import Kernel, KernelContext
 from anabranch.operators.union import Union, UnionKernel
-from anabranch.plan.profile import OperatorProfile, Profile, State
+from anabranch.planning.profile import OperatorProfile, Profile, State
 
 INPUT, OUTPUT = ".input", ".output"
 VALUE = "value"
@@ -46,8 +46,8 @@ def flow_of(profile: Profile, order: Order | str = Order.KEY) -> Flow:
     """A flow with the operators of a profile.
 
     Example:
-        >>> from anabranch.plan.plan import Plan
-        >>> from anabranch.plan.profile import chain
+        >>> from anabranch.planning.plan import Plan
+        >>> from anabranch.planning.profile import chain
         >>> count = OperatorProfile("count", 1.0, state=State.PARTITIONED, key=("word",))
         >>> flow = flow_of(chain([OperatorProfile("split", 2.0, 10.0), count]))
         >>> flow

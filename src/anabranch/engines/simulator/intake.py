@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.engines.simulator.scenario import Load
-from anabranch.plan.profile import OperatorProfile
+from anabranch.planning.profile import OperatorProfile
 
 UNLIMITED = float("inf")
 

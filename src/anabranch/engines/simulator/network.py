@@ -10,7 +10,7 @@ from anabranch.engines.simulator.contention import Contention
 from anabranch.engines.simulator.intake import Intake
 from anabranch.engines.simulator.region import NO_LIMIT, RegionRun
 from anabranch.engines.simulator.shares import Floats
-from anabranch.plan.profile import Profile
+from anabranch.planning.profile import Profile
 
 TINY = 1e-9
 

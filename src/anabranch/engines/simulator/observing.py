@@ -25,7 +25,7 @@ from anabranch.events import (
     SourceMetrics,
     StepMetrics,
 )
-from anabranch.plan.profile import OperatorProfile
+from anabranch.planning.profile import OperatorProfile
 
 SAMPLE_S = 0.05
 PERIOD_S = 1.0

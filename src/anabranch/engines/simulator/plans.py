@@ -7,10 +7,10 @@ from anabranch.engines.simulator.observing import Names, Watched
 from anabranch.errors import PlanError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.machine import Machine
-from anabranch.plan.plan import Plan, RegionPlan
-from anabranch.plan.profile import Profile
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.machine import Machine
+from anabranch.planning.plan import Plan, RegionPlan
+from anabranch.planning.profile import Profile
 
 PLACE = "socket"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from anabranch.errors import PlanError, Subject
-from anabranch.plan.fields import is_number
+from anabranch.planning.fields import is_number
 
 COST, SELECTIVITY = "cost", "selectivity"
 

@@ -15,7 +15,7 @@ from anabranch.engines.simulator.scenario import (
     SwitchCost,
 )
 from anabranch.errors import PlanError, Subject
-from anabranch.plan.fields import Fields
+from anabranch.planning.fields import Fields
 
 _NUMBERS = ("noise", "noise_s", "queue_tuples", "jumbo_tuples", "step_s")
 _STRAGGLER = ("factor", "from_s", "until_s", "socket", "node", "region", "replica")

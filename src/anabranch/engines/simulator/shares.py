@@ -15,9 +15,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.plan.answer import kind_of, most_replicas
-from anabranch.plan.bucket_map import BucketMap, balanced
-from anabranch.plan.profile import OperatorProfile, State
+from anabranch.planning.answer import kind_of, most_replicas
+from anabranch.planning.bucket_map import BucketMap, balanced
+from anabranch.planning.profile import OperatorProfile, State
 
 Floats: TypeAlias = NDArray[np.float64]
 

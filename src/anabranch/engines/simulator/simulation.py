@@ -28,10 +28,10 @@ from anabranch.engines.simulator.shares import fixed_shares, key_loads, useful
 from anabranch.engines.simulator.totals import Counting, Totals
 from anabranch.engines.simulator.weather import Weather
 from anabranch.errors import PlanError, Subject
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.machine import Machine
-from anabranch.plan.models.fission import check
-from anabranch.plan.profile import Profile
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.machine import Machine
+from anabranch.planning.models.fission import check
+from anabranch.planning.profile import Profile
 
 DRIFT_S = 0.1
 LOOK_S = 0.2
@@ -52,7 +52,7 @@ class Simulation:
         rows: Tuples of each source, after which it ends; None for no end.
 
     Example:
-        >>> from anabranch.plan.profile import OperatorProfile, chain
+        >>> from anabranch.planning.profile import OperatorProfile, chain
         >>> profile = chain(
         ...     [OperatorProfile("parse", 2.0), OperatorProfile("count", 1.0)], unit="ms"
         ... )

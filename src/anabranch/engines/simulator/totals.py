@@ -9,8 +9,8 @@ import numpy as np
 
 from anabranch.engines.simulator.region import RegionRun
 from anabranch.engines.simulator.shares import Floats
-from anabranch.plan.models.fission import selectivity
-from anabranch.plan.profile import Profile
+from anabranch.planning.models.fission import selectivity
+from anabranch.planning.profile import Profile
 
 
 @dataclass

@@ -8,7 +8,7 @@ from anabranch.engines.simulator.region import RegionRun
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.engines.simulator.shares import Floats
 from anabranch.errors import PlanError, Subject
-from anabranch.plan.machine import Machine
+from anabranch.planning.machine import Machine
 
 
 class Weather:

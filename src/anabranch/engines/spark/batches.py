@@ -22,7 +22,7 @@ from anabranch.engines.spark.keeper import sweep
 from anabranch.engines.spark.layout import Layout
 from anabranch.engines.spark.program import Batch, Outcome, Program, RegionState
 from anabranch.errors import StateError, Subject
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 CLEAN_EVERY = 8
 

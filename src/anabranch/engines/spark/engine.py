@@ -38,11 +38,11 @@ from anabranch.engines.spark.workers import require_workers
 from anabranch.errors import AnabranchError, EngineError, StateError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
-from anabranch.plan.models.model import Model
-from anabranch.plan.models.spark import Slots
-from anabranch.plan.plan import Plan
-from anabranch.plan.shape import shape_of
-from anabranch.plan.starting import side_by_side
+from anabranch.planning.models.model import Model
+from anabranch.planning.models.spark import Slots
+from anabranch.planning.plan import Plan
+from anabranch.planning.shape import shape_of
+from anabranch.planning.starting import side_by_side
 
 IDLE_S = 0.02
 STOP_S = 10.0

@@ -13,7 +13,7 @@ from anabranch.errors import EngineError, StateError
 from anabranch.io.slices import Cursor, Slice, take
 from anabranch.io.source import extent, is_pushed
 from anabranch.io.stamped import Record, StampedSource
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 FOREVER_S = 1e9
 MOST_PARTS = 256

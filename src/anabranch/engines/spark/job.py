@@ -20,7 +20,7 @@ from anabranch.engines.spark.program import Batch, Outcome
 from anabranch.engines.spark.stage_names import named_stages
 from anabranch.engines.spark.task import run_task
 from anabranch.engines.spark.workers import this_python
-from anabranch.plan.regions import RegionKind
+from anabranch.planning.regions import RegionKind
 
 # As a type, not as text: parsing the text took longer than the rest of building a job.
 ROW = StructType(

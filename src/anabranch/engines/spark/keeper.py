@@ -30,7 +30,7 @@ from anabranch.engines.jumbo_ipc import from_bytes, to_bytes
 from anabranch.engines.spark.meter import Meter
 from anabranch.engines.spark.program import Batch, Program, RegionState
 from anabranch.engines.spark.station import StationRun
-from anabranch.plan.regions import Region, RegionKind
+from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.parking import ParkingLot
 from anabranch.state.parking_place import ParkingFull, all_lots, lot_directory

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from anabranch.flow import Flow
 from anabranch.io.source import is_pushed
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import (
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import (
     Region,
     RegionKind,
     needs_order,

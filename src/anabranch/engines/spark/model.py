@@ -2,7 +2,7 @@
 
 There is no structure to exploit as on threads: stages follow each other, and what is dealt out
 anew is a stage of its own. So plans are improved one setting at a time, as the model of a batch
-(`plan/models/spark.py`) says, until none helps. The batch is a lever like the others: a longer one
+(`planning/models/spark.py`) says, until none helps. The batch is a lever like the others: a longer one
 pays its fixed cost less often, and makes everybody wait longer.
 """
 
@@ -13,11 +13,11 @@ from functools import partial
 
 from anabranch.engines.spark.prediction import predicted_batch_s
 from anabranch.flow import Flow
-from anabranch.plan.models.model import Bounds
-from anabranch.plan.models.spark import Slots, SparkCosts
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import Profile
-from anabranch.plan.regions import Region, RegionKind, regions
+from anabranch.planning.models.model import Bounds
+from anabranch.planning.models.spark import Slots, SparkCosts
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import Profile
+from anabranch.planning.regions import Region, RegionKind, regions
 
 USUAL = SparkCosts(
     batch_s=0.15,

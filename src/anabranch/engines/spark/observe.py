@@ -30,8 +30,8 @@ from anabranch.graph import Role
 from anabranch.io.reader import skipped_row
 from anabranch.io.spark.dataframe import DataFrameSource
 from anabranch.operators.base import Counters, SkippedAt
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import RegionKind
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import RegionKind
 
 
 def observation_of(

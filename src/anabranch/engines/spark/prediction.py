@@ -14,10 +14,10 @@ from anabranch.engines.spark.layout import Layout, Station, layout
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.directory import DirectorySink
-from anabranch.plan.models.spark import Phase, Slots, SparkCosts, Task, batch_s
-from anabranch.plan.plan import Plan
-from anabranch.plan.profile import NANOSECONDS, Profile
-from anabranch.plan.regions import RegionKind
+from anabranch.planning.models.spark import Phase, Slots, SparkCosts, Task, batch_s
+from anabranch.planning.plan import Plan
+from anabranch.planning.profile import NANOSECONDS, Profile
+from anabranch.planning.regions import RegionKind
 
 SCAN_ROWS, RUN_ROWS = 1 << 17, 1 << 20
 """What a task reads and releases at once (`task.py` and `station.py`)."""

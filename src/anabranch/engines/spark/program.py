@@ -19,8 +19,8 @@ from anabranch.graph import Role
 from anabranch.io.slices import Cursor, Slice
 from anabranch.io.stamped import Record
 from anabranch.operators.base import KernelContext
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import Region, needs_order, regions
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import Region, needs_order, regions
 
 
 class Program:

@@ -22,7 +22,7 @@ from anabranch.engines.spark.meter import StepMeter
 from anabranch.engines.spark.outbox import Outbox
 from anabranch.engines.spark.program import Batch, Program
 from anabranch.operators.base import Kernel
-from anabranch.plan.regions import Region, RegionKind
+from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.gate import Gate
 from anabranch.state.positions import START, Jumbo, Root
 

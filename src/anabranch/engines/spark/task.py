@@ -32,7 +32,7 @@ from anabranch.engines.spark.workers import end_quietly
 from anabranch.errors import AnabranchError
 from anabranch.io.reader import last_word
 from anabranch.io.slices import Cursor, SliceReader
-from anabranch.plan.regions import RegionKind
+from anabranch.planning.regions import RegionKind
 from anabranch.state.positions import FIRST, START, Jumbo, Root, end, meet
 
 SCAN_ROWS = 1 << 17

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.events import PipelineMetrics
-from anabranch.plan.plan import Plan, RegionPlan
+from anabranch.planning.plan import Plan, RegionPlan
 
 Report = dict[str, Any]
 

@@ -25,7 +25,7 @@ from anabranch.operators.invocation import Invocation
 from anabranch.operators.schedule import Schedule
 from anabranch.operators.shapes import filter as keep
 from anabranch.operators.tuples import partitioned, stateless
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.reproduce.briskstream.samples import SENTENCE_WORDS, sentences
 
 ONE = Schedule.exactly(1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib.resources import files
 
 from anabranch.errors import unknown
-from anabranch.plan.machine import Machine
-from anabranch.plan.machine_file import read_machine
-from anabranch.plan.profile import Profile
-from anabranch.plan.profile_file import read_profile
+from anabranch.planning.machine import Machine
+from anabranch.planning.machine_file import read_machine
+from anabranch.planning.profile import Profile
+from anabranch.planning.profile_file import read_profile
 
 APPLICATIONS = ("wc", "fd", "sd", "lr")
 SERVERS = ("server-a", "server-b")

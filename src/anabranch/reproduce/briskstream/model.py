@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from anabranch.errors import PlanError, Subject
-from anabranch.plan.answer import Answer
-from anabranch.plan.models.briskstream import rates
-from anabranch.plan.models.placed_rates import Fetch
-from anabranch.plan.models.placed_units import fetch_ns
-from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.rlas import rlas
-from anabranch.plan.planners.search.placing import Placing
-from anabranch.plan.planners.search.replica_scaling import scale
+from anabranch.planning.answer import Answer
+from anabranch.planning.models.briskstream import rates
+from anabranch.planning.models.placed_rates import Fetch
+from anabranch.planning.models.placed_units import fetch_ns
+from anabranch.planning.planners.planner import Problem
+from anabranch.planning.planners.rlas import rlas
+from anabranch.planning.planners.search.placing import Placing
+from anabranch.planning.planners.search.replica_scaling import scale
 from anabranch.reproduce.briskstream.inputs import APPLICATIONS, application, server
 from anabranch.reproduce.briskstream.planning import THOUSAND_PER_S, Plans, planned
 from anabranch.reproduce.briskstream.simulated import simulated_throughput

@@ -86,7 +86,7 @@ def _differences() -> str:
             "worst overload; the paper had real threads in each other's way.",
             "- Fetching costs whole cache lines (eq. 2), except in Table 3, which was printed "
             "without the ceiling.",
-            "- RLAS is improved where the print falls short; `plan/planners/rlas.py` says how.",
+            "- RLAS is improved where the print falls short; `planning/planners/rlas.py` says how.",
             "- Figure 16 is our own local engine on this machine, one socket.",
         ]
     )

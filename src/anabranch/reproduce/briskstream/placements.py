@@ -9,17 +9,17 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.plan.answer import Answer
-from anabranch.plan.models.briskstream import Matrix, rates
-from anabranch.plan.models.placed_rates import RateModel
-from anabranch.plan.models.placed_units import Workload, workload_of
-from anabranch.plan.planners.first_fit import first_fit
-from anabranch.plan.planners.os_placement import os_placement
-from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.rlas import rlas
-from anabranch.plan.planners.rlas_fix_l import rlas_fix_l
-from anabranch.plan.planners.rlas_fix_u import rlas_fix_u
-from anabranch.plan.planners.round_robin import round_robin
+from anabranch.planning.answer import Answer
+from anabranch.planning.models.briskstream import Matrix, rates
+from anabranch.planning.models.placed_rates import RateModel
+from anabranch.planning.models.placed_units import Workload, workload_of
+from anabranch.planning.planners.first_fit import first_fit
+from anabranch.planning.planners.os_placement import os_placement
+from anabranch.planning.planners.planner import Problem
+from anabranch.planning.planners.rlas import rlas
+from anabranch.planning.planners.rlas_fix_l import rlas_fix_l
+from anabranch.planning.planners.rlas_fix_u import rlas_fix_u
+from anabranch.planning.planners.round_robin import round_robin
 from anabranch.reproduce.briskstream.inputs import APPLICATIONS, SERVERS, application, server
 from anabranch.reproduce.briskstream.planning import (
     THOUSAND_PER_S,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.machine import Machine, Matrix
-from anabranch.plan.models.briskstream import Rates, rates
-from anabranch.plan.planners.planner import Planner, Problem
-from anabranch.plan.planners.rlas import rlas
-from anabranch.plan.profile import Profile
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.machine import Machine, Matrix
+from anabranch.planning.models.briskstream import Rates, rates
+from anabranch.planning.planners.planner import Planner, Problem
+from anabranch.planning.planners.rlas import rlas
+from anabranch.planning.profile import Profile
 from anabranch.reproduce.briskstream.inputs import application, server
 
 THOUSAND_PER_S = 1e6

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.engines.simulator.simulation import Simulation
-from anabranch.plan.answer import RegionChoice
-from anabranch.plan.machine import Machine
-from anabranch.plan.profile import NANOSECONDS, Profile
+from anabranch.planning.answer import RegionChoice
+from anabranch.planning.machine import Machine
+from anabranch.planning.profile import NANOSECONDS, Profile
 
 WARM_UP_SHARE = 0.25
 """Virtual time before counting, as a part of the time counted: queues fill meanwhile."""
@@ -19,7 +19,7 @@ def simulated_throughput(
     """Tuples that sinks handle in virtual time, in the inverse of the profile's unit.
 
     Example:
-        >>> from anabranch.plan.profile import OperatorProfile, chain
+        >>> from anabranch.planning.profile import OperatorProfile, chain
         >>> profile = chain([OperatorProfile("read", 2.0), OperatorProfile("out", 1.0)], unit="us")
         >>> plan = [RegionChoice((("read",),)), RegionChoice((("out",),))]
         >>> round(simulated_throughput(profile, plan, Machine.of_cores(2), 1.0), 3)

@@ -12,7 +12,7 @@ from anabranch.engines.engine import Options
 from anabranch.engines.simulator.engine import SimulatorEngine
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.events import Decision, Event, Observed, Reconfiguration
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.reproduce.joker.setting import JOKER, LIMITS, MACHINE, SCENARIO, Application
 
 QUIET_DECISIONS = 5

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.plan.profile import OperatorProfile, State
+from anabranch.planning.profile import OperatorProfile, State
 from anabranch.reproduce.joker.setting import (
     OVERHEADS,
     Application,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.plan.for_flow import as_plan
-from anabranch.plan.plan import Plan
-from anabranch.plan.planners.fission import fission
-from anabranch.plan.planners.planner import Problem
-from anabranch.plan.profile import Overheads
-from anabranch.plan.regions import RegionKind, regions
+from anabranch.planning.for_flow import as_plan
+from anabranch.planning.plan import Plan
+from anabranch.planning.planners.fission import fission
+from anabranch.planning.planners.planner import Problem
+from anabranch.planning.profile import Overheads
+from anabranch.planning.regions import RegionKind, regions
 from anabranch.reproduce.joker.adapted import Shapes, adapt, rate_under, shapes_of, threads_of
 from anabranch.reproduce.joker.applications import compared
 from anabranch.reproduce.joker.setting import MACHINE, OVERHEADS, Application

@@ -24,7 +24,7 @@ from anabranch.events import (
     SourceMetrics,
     StepMetrics,
 )
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.reproduce.joker.adapted import Shapes, Step, shapes_of, steps_of
 from anabranch.reproduce.joker.applications import monitoring, selectivities
 from anabranch.reproduce.joker.setting import LIMITS, Application

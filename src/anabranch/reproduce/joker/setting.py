@@ -26,8 +26,8 @@ from anabranch.engines.simulator.scenario import JOKER_SWITCH, Scenario
 from anabranch.flow import Flow, Order, Stream
 from anabranch.io.collect import collect
 from anabranch.io.memory import memory
-from anabranch.plan.machine import Machine
-from anabranch.plan.profile import (
+from anabranch.planning.machine import Machine
+from anabranch.planning.profile import (
     OperatorProfile,
     Overheads,
     Profile,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from anabranch.engines.simulator.scenario import Load
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.reproduce.joker.adapted import Adapted, adapt, rate_under
 from anabranch.reproduce.joker.applications import (
     finance,

@@ -22,12 +22,12 @@ from anabranch.engines.local.engine import LocalEngine
 from anabranch.engines.measuring.calibration import calibrate, this_machine
 from anabranch.engines.measuring.multiplying import nanoseconds_a_multiplication
 from anabranch.flow import Flow
-from anabranch.plan.for_flow import as_plan, problem_for
-from anabranch.plan.machine import Machine
-from anabranch.plan.plan import Plan
-from anabranch.plan.planners.planner import THREADS_PER_CORE, Problem
-from anabranch.plan.planners.registry import PLANNERS
-from anabranch.plan.profile import OperatorProfile, Overheads, Profile, State, chain
+from anabranch.planning.for_flow import as_plan, problem_for
+from anabranch.planning.machine import Machine
+from anabranch.planning.plan import Plan
+from anabranch.planning.planners.planner import THREADS_PER_CORE, Problem
+from anabranch.planning.planners.registry import PLANNERS
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, chain
 from anabranch.testing.busy import SINK, SOURCE, busy_flow
 
 ROWS_A_BATCH = 64

@@ -9,7 +9,7 @@ from statistics import mean
 
 import numpy as np
 
-from anabranch.plan.profile import Overheads, Profile, chain
+from anabranch.planning.profile import Overheads, Profile, chain
 from anabranch.reproduce.pipelined_fission.bench import APPROACHES, Bench, Ran
 from anabranch.reproduce.pipelined_fission.logwatch import US_PER_UNIT, log_watch
 from anabranch.reproduce.pipelined_fission.model import SEED
@@ -117,7 +117,7 @@ def in_microseconds(profile: Profile, overheads: Overheads) -> Profile:
     """A chain of Table 1 in the paper's time, with the overheads of the engine here.
 
     Example:
-        >>> from anabranch.plan.profile import OperatorProfile
+        >>> from anabranch.planning.profile import OperatorProfile
         >>> scaled = in_microseconds(chain([OperatorProfile("a", 200.0)]), Overheads())
         >>> round(scaled.work, 9), scaled.unit
         (19.0, 'us')

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anabranch.plan.machine import Machine
-from anabranch.plan.planners.planner import Problem
-from anabranch.plan.planners.registry import PLANNERS
-from anabranch.plan.profile import OperatorProfile, Overheads, Profile, State, chain
+from anabranch.planning.machine import Machine
+from anabranch.planning.planners.planner import Problem
+from anabranch.planning.planners.registry import PLANNERS
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, chain
 
 US_PER_UNIT = 0.095
 """Table 1's unit: a cost of 200 is 19 µs in the paper's runtime."""

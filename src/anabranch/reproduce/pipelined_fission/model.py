@@ -14,10 +14,10 @@ from statistics import median
 
 import numpy as np
 
-from anabranch.plan.machine import Machine
-from anabranch.plan.planners.exhaustive import count_plans
-from anabranch.plan.planners.planner import Planner, Problem
-from anabranch.plan.planners.registry import PLANNERS
+from anabranch.planning.machine import Machine
+from anabranch.planning.planners.exhaustive import count_plans
+from anabranch.planning.planners.planner import Planner, Problem
+from anabranch.planning.planners.registry import PLANNERS
 from anabranch.testing.random_profiles import DEFAULT_CORES, TABLE_1, ChainSettings, random_chain
 
 APPROACHES = ("sequential", "fission", "exact", "fission-only", "pipelining-only")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from anabranch.plan.profile import Overheads
+from anabranch.planning.profile import Overheads
 from anabranch.reproduce.claims import Claim
 from anabranch.reproduce.machine import Machine, free_share
 from anabranch.reproduce.pipelined_fission.bench import bench

@@ -19,9 +19,9 @@ from anabranch.engines.simulator.plans import PLACE
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.events import Event, Reconfiguration
 from anabranch.flow import Flow
-from anabranch.plan.machine import Machine
-from anabranch.plan.models.model import Model
-from anabranch.plan.plan import Plan
+from anabranch.planning.machine import Machine
+from anabranch.planning.models.model import Model
+from anabranch.planning.plan import Plan
 from anabranch.reproduce.stepwise.topologies import Topology
 
 CORES_PER_NODE = 2

@@ -18,7 +18,7 @@ from anabranch.adapt.policy import Pace, Policy
 from anabranch.adapt.seen import Limits
 from anabranch.adapt.topology import Topology as Regions
 from anabranch.events import Decision, Event, Observed, Reconfiguration
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.reproduce.stepwise.cluster import PERIOD_S, Cluster
 from anabranch.reproduce.stepwise.topologies import Topology
 

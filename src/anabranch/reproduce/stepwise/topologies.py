@@ -18,7 +18,7 @@ from anabranch.engines.simulator.flows import OUTPUT, Idle, last_operators
 from anabranch.flow import Flow, Stream
 from anabranch.io.collect import collect
 from anabranch.io.memory import memory
-from anabranch.plan.profile import OperatorProfile, Profile, State, StreamProfile
+from anabranch.planning.profile import OperatorProfile, Profile, State, StreamProfile
 
 BUCKETS = 720
 """Divided evenly by most numbers of replicas that occur."""

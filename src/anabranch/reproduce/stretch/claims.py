@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.plan.models.stretch import PURE, VIRTUAL, scales_to, threads_for
+from anabranch.planning.models.stretch import PURE, VIRTUAL, scales_to, threads_for
 from anabranch.reproduce.claims import Claim, cannot, judge, judge_on, listed
 from anabranch.reproduce.machine import Machine
 from anabranch.reproduce.stretch.elastic import Elastic, Switched

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from anabranch.engines.handle import Run
 from anabranch.errors import EngineError, Subject
-from anabranch.plan.models.stretch import threads_for
+from anabranch.planning.models.stretch import threads_for
 from anabranch.reproduce.stretch.figure5 import POLL_S, Seen, Watch, running
 from anabranch.reproduce.stretch.joining import joining
 from anabranch.reproduce.stretch.pace import Pace

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anabranch.flow import Flow
-from anabranch.plan.models.stretch import LineCosts, fitted, line_rate_on
+from anabranch.planning.models.stretch import LineCosts, fitted, line_rate_on
 from anabranch.reproduce.machine import cores_here
 from anabranch.reproduce.stretch.line import Line, LineRun, MakeWay, middle_of
 from anabranch.reproduce.stretch.lines import forwarding, working

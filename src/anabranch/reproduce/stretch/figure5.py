@@ -28,7 +28,7 @@ from anabranch.reproduce.stretch.joining import (
 from anabranch.reproduce.stretch.line import Line, LineRun, middle_of
 from anabranch.reproduce.stretch.pace import Pace
 from anabranch.reproduce.stretch.sharing import Buffered, ByReference
-from anabranch.run import start
+from anabranch.running import start
 
 POLL_S = 0.01
 FIRST_GUESS_PER_S = 5e7

@@ -23,7 +23,7 @@ from anabranch.operators.base import Kernel, KernelContext, Outputs
 from anabranch.operators.scale_join import ScaleJoin, ScaleJoinKernel
 from anabranch.operators.scale_join_bands import band
 from anabranch.operators.scale_join_pairs import Candidates, Condition
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.reproduce.stretch.pace import Pace, PacedSource
 from anabranch.state.positions import Jumbo, Root
 

@@ -17,8 +17,8 @@ from anabranch.engines.local.gate import Closed
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.reader import SourceReader
-from anabranch.plan.plan import Plan
-from anabranch.plan.regions import RegionKind, regions
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import RegionKind, regions
 from anabranch.reproduce.stretch.sharing import Shape, Way
 from anabranch.state.positions import FIRST, Jumbo, Root, end, is_end
 

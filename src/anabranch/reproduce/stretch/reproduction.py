@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from anabranch.plan.models.stretch import PURE, VIRTUAL, Rates, series
+from anabranch.planning.models.stretch import PURE, VIRTUAL, Rates, series
 from anabranch.reproduce.claims import Claim
 from anabranch.reproduce.machine import Machine, cores_here, free_share
 from anabranch.reproduce.stretch.claims import (

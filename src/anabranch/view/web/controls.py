@@ -10,7 +10,7 @@ from typing import Any
 from anabranch.engines.handle import BY_HAND, Run
 from anabranch.errors import AnabranchError, EngineError, PlanError, Subject
 from anabranch.events import Decision, Kind
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 SPLIT, MERGE = "split_before", "merge_before"
 WISHES = ("replicas", SPLIT, MERGE)

@@ -9,7 +9,7 @@ from typing import Any
 
 from anabranch.events import Shape
 from anabranch.pictures.drawing import draw
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.view.web.numbers import moment
 from anabranch.view.web.seen import Look, seen_as_object
 

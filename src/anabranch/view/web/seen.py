@@ -14,7 +14,7 @@ from anabranch.events import (
     StepMetrics,
     StreamShape,
 )
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.view.standing import Pipeline, bottleneck, busy_shares
 from anabranch.view.web.numbers import moment, short
 from anabranch.view.web.rates import Rates

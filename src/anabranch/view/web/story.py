@@ -21,7 +21,7 @@ from anabranch.events import (
     RunStarted,
     Shape,
 )
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 from anabranch.view.standing import is_full, with_counts
 from anabranch.view.web.numbers import moment, short
 from anabranch.view.web.plans import News, Plans, plan_as_object

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from anabranch.adapt.guards import threads
 from anabranch.adapt.seen import Seen
-from anabranch.plan.plan import Plan, RegionPlan
-from anabranch.plan.regions import Region, RegionKind
+from anabranch.planning.plan import Plan, RegionPlan
+from anabranch.planning.regions import Region, RegionKind
 
 Pipeline = tuple[str, ...]
 Shape = tuple[tuple[Pipeline, ...], int]

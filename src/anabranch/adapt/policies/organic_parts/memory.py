@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from anabranch.adapt.guards import Load
 from anabranch.adapt.policies.organic_parts.changes import Change, Pipeline, Shape
 from anabranch.adapt.seen import Seen
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 PipelineOf = tuple[str, Pipeline]
 """A pipeline, with its region."""

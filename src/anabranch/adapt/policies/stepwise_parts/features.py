@@ -23,7 +23,7 @@ from math import ceil, gcd, inf
 from statistics import fmean, pstdev
 
 from anabranch.adapt.seen import Seen
-from anabranch.plan.regions import RegionKind
+from anabranch.planning.regions import RegionKind
 
 STEADY = 0.05
 """Relative deviation of selectivities up to which output is in proportion to input."""

@@ -15,7 +15,7 @@ from math import isqrt
 from anabranch.adapt.policies.stepwise_parts.evidence import Change
 from anabranch.adapt.reckoning.room import one_more, one_more_reader
 from anabranch.adapt.seen import Seen
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 
 class Side(Enum):

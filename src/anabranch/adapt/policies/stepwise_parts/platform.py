@@ -31,7 +31,7 @@ from anabranch.adapt.policies.stepwise_parts.progress import (
 )
 from anabranch.adapt.policy import Proposal
 from anabranch.adapt.seen import Seen
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 THROTTLE_TRIES = 4
 FUTILE = 2

@@ -11,7 +11,7 @@ from anabranch.adapt.policies.stepwise_parts.moves import NO_THROTTLE, Side, Thr
 from anabranch.adapt.policy import Proposal
 from anabranch.adapt.seen import Seen
 from anabranch.events import Observation
-from anabranch.plan.plan import Plan
+from anabranch.planning.plan import Plan
 
 
 class Phase(Enum):

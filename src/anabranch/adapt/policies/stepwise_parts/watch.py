@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from anabranch.adapt.policies.stepwise_parts.features import Features
 from anabranch.adapt.policies.stepwise_parts.progress import Progress, latency_ms
 from anabranch.adapt.seen import Seen, average
-from anabranch.plan.regions import Region
+from anabranch.planning.regions import Region
 
 GROWING = 0.01
 """Part of the rate by which a backlog has to change in order to grow or shrink."""

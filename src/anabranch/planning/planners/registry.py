@@ -1,0 +1,44 @@
+"""Planners by name, one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.errors import unknown
+from anabranch.planning.planners.exact import exact
+from anabranch.planning.planners.exhaustive import exhaustive
+from anabranch.planning.planners.first_fit import first_fit
+from anabranch.planning.planners.fission import fission
+from anabranch.planning.planners.fission_only import fission_only
+from anabranch.planning.planners.os_placement import os_placement
+from anabranch.planning.planners.pipelining_only import pipelining_only
+from anabranch.planning.planners.planner import Planner
+from anabranch.planning.planners.rlas import rlas
+from anabranch.planning.planners.rlas_certified import rlas_certified
+from anabranch.planning.planners.rlas_fix_l import rlas_fix_l
+from anabranch.planning.planners.rlas_fix_u import rlas_fix_u
+from anabranch.planning.planners.round_robin import round_robin
+from anabranch.planning.planners.sequential import sequential
+
+PLANNERS: Mapping[str, Planner] = {
+    "sequential": sequential,
+    "fission": fission,
+    "exact": exact,
+    "pipelining-only": pipelining_only,
+    "fission-only": fission_only,
+    "exhaustive": exhaustive,
+    "rlas": rlas,
+    "rlas-fix-l": rlas_fix_l,
+    "rlas-fix-u": rlas_fix_u,
+    "first-fit": first_fit,
+    "round-robin": round_robin,
+    "os": os_placement,
+    "rlas-certified": rlas_certified,
+}
+
+
+def planner(name: str) -> Planner:
+    """The planner of a name."""
+    if name not in PLANNERS:
+        raise unknown("planner", name, PLANNERS)
+    return PLANNERS[name]

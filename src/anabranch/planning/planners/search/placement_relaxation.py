@@ -1,0 +1,370 @@
+"""A linear program that every plan of at least some rate satisfies: the relaxation behind bounds.
+
+Let a plan bring the application to the rate X: every unit u handles at least X·v_u tuples, its
+share g(u, i) of them on socket i. Slow every unit down to exactly X·v_u, all its replicas by the
+same factor: shares stay, so times per tuple stay, and work only gets less. Then, with every stream
+dealt out evenly, the part of stream p → u that goes from socket i to j is the *product*
+g(p, i)·g(u, j), and demands are
+
+    CPU of socket j     Σ_u X·v_u·(Te_u·g(u,j) + lines_u·Σ_i L(i,j)·g(p,i)·g(u,j))  ≤  cores
+    replicas k(u, j)    the same of one u  ≤  k(u,j),    Σ k ≤ limit
+    link and memory     likewise.
+
+A plan that is slowed down because of overload satisfies them, too, after slowing down. Products are
+replaced by variables Y(p,i,u,j), which the following makes behave like products as far as linear
+rows can (the reformulation-linearization technique):
+
+- Y summed over j is g(p,i), summed over i is g(u,j);
+- the CPU row of socket j times g(a,i), for every unit a: what shares socket j with the part of a
+  on i must fit in as well. Fetching, a triple product there, counts with the least that the shares
+  of its producers allow;
+- rows of bounds on g times each other (McCormick), where a search has narrowed those bounds;
+- cuts that the matrix of products has no negative eigenvalue (`product_cuts.py`).
+
+Where streams join in a unit, their parts of its input depend on how much each producer does beyond
+X·v; those parts are variables between the least and the greatest that the room left allows.
+
+Numbers of replicas may be broken, unless a search bounds them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from anabranch.planning.models.placed_rates import Floats, RateModel
+from anabranch.planning.models.placed_units import UnitStream
+from anabranch.planning.planners.search.linear_rows import Indices, LinearRows
+from anabranch.planning.planners.search.placement_moves import Room
+from anabranch.planning.planners.search.product_cuts import ProductCuts
+
+LIGHT = 0.002
+"""Units with less than this part of all work count as that work alone, wherever they are."""
+
+CLEARLY = 1e-5
+"""Relative overload that is no rounding of the solver's."""
+
+SETTING_UP = 5_000
+"""Coefficients that take as long as setting a program up does."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """Bounds on shares g and replicas k, by unit and socket."""
+
+    low: Floats
+    high: Floats
+    fewest: Floats
+    most: Floats
+
+    def halves(self, where: tuple[int, int], at: float) -> tuple[Box, Box]:
+        """The box in two, cut at a share."""
+        low, high = self.low.copy(), self.high.copy()
+        low[where] = high[where] = at
+        return (
+            Box(self.low, high, self.fewest, self.most),
+            Box(low, self.high, self.fewest, self.most),
+        )
+
+    def whole_numbers(self, where: tuple[int, int], between: float) -> tuple[Box, Box]:
+        """The box in two: fewer replicas than a number that is not whole, and more."""
+        fewest, most = self.fewest.copy(), self.most.copy()
+        most[where], fewest[where] = np.floor(between), np.ceil(between)
+        return (
+            Box(self.low, self.high, self.fewest, most),
+            Box(self.low, self.high, fewest, self.most),
+        )
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """What the program says of a rate.
+
+    Attributes:
+        impossible: No plan in the box reaches it: that is proved.
+        shares: g of the program's solution; None without one.
+        replicas: k of it.
+        products: Y of streams into units that fetch, by producer and consumer.
+    """
+
+    impossible: bool
+    shares: Floats | None = None
+    replicas: Floats | None = None
+    products: dict[tuple[int, int], Floats] | None = None
+
+
+class Relaxation:
+    """The program for one model and so many replicas.
+
+    Attributes:
+        entries: Coefficients of all programs solved so far, and what setting them up is worth.
+    """
+
+    def __init__(self, model: RateModel, room: Room) -> None:
+        self.model, self.room = model, room
+        self.sockets, self.cores = model.sockets, model.cores
+        units = model.workload.units
+        self.units = range(len(units))
+        self.visits = np.array(model.workload.visits)
+        self.execute = np.array([unit.execute_ns for unit in units])
+        self.latency = model.latency[: self.sockets, : self.sockets]
+        work = self.visits * self.execute
+        self.heavy = [u for u in self.units if work[u] >= LIGHT * work.sum()]
+        none = np.zeros((len(units), self.sockets))
+        self.whole = Box(none, none + 1, none, none + np.array(room.most)[:, None])
+        self.cuts = ProductCuts(self.heavy, self.sockets)
+        self.entries = 0
+
+    @cached_property
+    def fetching(self) -> tuple[tuple[UnitStream, ...], ...]:
+        """Streams whose fetching counts, by consumer."""
+        workload = self.model.workload
+        return tuple(
+            tuple(
+                s
+                for s in workload.into[u]
+                if s.selectivity * workload.visits[s.producer] > 0 and u in self.heavy
+            )
+            for u in self.units
+        )
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Units whose shares are multiplied, the first in the order of streams first."""
+        wanted = {(a, b) for a in self.heavy for b in self.heavy if a <= b}
+        wanted |= {(s.producer, s.consumer) for u in self.units for s in self.fetching[u]}
+        return sorted(wanted)
+
+    def ideal(self) -> float:
+        """The rate if nothing had to be fetched."""
+        room = min(float(self.room.limit), self.cores * self.sockets)
+        bounds = [room / float((self.visits * self.execute).sum())]
+        for u, most in zip(self.units, self.room.most, strict=True):
+            if self.visits[u] > 0:
+                bounds.append(most / float(self.visits[u] * self.execute[u]))
+        if self.model.input_per_ns is not None:
+            bounds.append(self.model.input_per_ns)
+        return min(bounds)
+
+    def solve(self, rate: float, box: Box) -> Relaxed:
+        """Whether a plan in the box could bring the application to a rate."""
+        load = rate * self.visits
+        least = self._least_handling(box)
+        high = np.minimum(box.high, self.cores / np.maximum(load[:, None] * least, 1e-300))
+        if (high.sum(axis=1) < 1 - CLEARLY).any() or (high < box.low - CLEARLY).any():
+            return Relaxed(True)
+        rows = LinearRows()
+        shares = rows.variables(len(self.units), self.sockets)
+        excess = rows.variables(1)
+        replicas = rows.variables(len(self.units), self.sockets)
+        products = {pair: rows.variables(self.sockets, self.sockets) for pair in self.pairs}
+        self._shares_and_products(rows, shares, products)
+        moved = self._moved(rows, shares, products, load, least)
+        self._demands(rows, shares, excess, replicas, moved, load)
+        self._products_fit(rows, shares, products, load[:, None] * least, box)
+        self._products_in_box(rows, shares, products, box)
+        self.cuts.add_to(rows, shares, products)
+        low, top = np.zeros(rows.size), np.full(rows.size, np.inf)
+        low[shares], top[shares] = box.low, np.maximum(high, box.low)
+        low[excess], top[excess] = -0.9, 1.0
+        low[replicas], top[replicas] = box.fewest, box.most
+        self.entries += SETTING_UP + rows.entries
+        solved = rows.least(excess, low, top)
+        impossible = solved.least > CLEARLY
+        if solved.solution is None:
+            return Relaxed(impossible)
+        return Relaxed(
+            impossible,
+            solved.solution[shares],
+            solved.solution[replicas],
+            {pair: solved.solution[products[pair]] for pair in self.pairs},
+        )
+
+    def sharpen(self, found: Relaxed) -> bool:
+        """Exclude a solution whose products are none; whether that was possible."""
+        if found.shares is None or found.products is None:
+            return False
+        return self.cuts.learn(found.shares, found.products)
+
+    def _least_handling(self, box: Box) -> Floats:
+        """The least time per tuple on each socket that shares of producers within a box allow."""
+        least = np.repeat(self.execute[:, None], self.sockets, axis=1)
+        for u in self.units:
+            if self.fetching[u]:
+                nearest = [_least_mean(self.latency, box, s.producer) for s in self.fetching[u]]
+                least[u] += self.model.lines[u] * np.min(nearest, axis=0)
+        return least
+
+    def _shares_and_products(
+        self, rows: LinearRows, shares: Indices, products: dict[tuple[int, int], Indices]
+    ) -> None:
+        every = np.arange(self.sockets)
+        for u in self.units:
+            rows.equal([(shares[u], 1.0)], 1.0)
+        for (a, b), product in products.items():
+            for i in every:
+                rows.equal([(product[i], 1.0), (shares[a, i], -1.0)], 0.0)
+                rows.equal([(product[:, i], 1.0), (shares[b, i], -1.0)], 0.0)
+                if a == b:
+                    for j in range(i):
+                        rows.equal([(product[i, j], 1.0), (product[j, i], -1.0)], 0.0)
+
+    def _moved(
+        self,
+        rows: LinearRows,
+        shares: Indices,
+        products: dict[tuple[int, int], Indices],
+        load: Floats,
+        least: Floats,
+    ) -> list[list[Indices]]:
+        """Of each unit, variables for its tuples from socket to socket, one set a stream."""
+        slack = min(self.room.limit, self.cores * self.sockets) - (load * least.min(axis=1)).sum()
+        most = load + max(0.0, float(slack)) / self.execute
+        moved: list[list[Indices]] = []
+        for u in self.units:
+            streams = self.fetching[u]
+            if len(streams) < 2:
+                moved.append([products[s.producer, u] for s in streams])
+                continue
+            parts = []
+            for stream in streams:
+                low, high = _parts(stream, streams, load, most)
+                part = rows.variables(self.sockets, self.sockets)
+                product = products[stream.producer, u]
+                for i in range(self.sockets):
+                    for j in range(self.sockets):
+                        rows.at_most([(part[i, j], 1.0), (product[i, j], -high)], 0.0)
+                        rows.at_most([(part[i, j], -1.0), (product[i, j], low)], 0.0)
+                parts.append(part)
+            for j in range(self.sockets):
+                rows.equal([*((p[:, j], 1.0) for p in parts), (shares[u, j], -1.0)], 0.0)
+            moved.append(parts)
+        return moved
+
+    def _demands(
+        self,
+        rows: LinearRows,
+        shares: Indices,
+        excess: Indices,
+        replicas: Indices,
+        moved: list[list[Indices]],
+        load: Floats,
+    ) -> None:
+        model = self.model
+        units = model.workload.units
+        by_socket = [
+            [
+                [(shares[u, j], load[u] * self.execute[u])]
+                + [(p[:, j], load[u] * model.lines[u] * self.latency[:, j]) for p in moved[u]]
+                for j in range(self.sockets)
+            ]
+            for u in self.units
+        ]
+        for j in range(self.sockets):
+            asked = [term for u in self.units for term in by_socket[u][j]]
+            rows.at_most([*asked, (excess, -self.cores)], self.cores)
+        for u in self.units:
+            for j in range(self.sockets):
+                rows.at_most([*by_socket[u][j], (replicas[u, j], -1.0)], 0.0)
+            rows.at_most([(replicas[u], 1.0)], float(self.room.most[u]))
+            rows.at_most([(replicas[u], -1.0)], -1.0)
+        limit = float(self.room.limit)
+        rows.at_most([(replicas, 1.0), (excess, -limit)], limit)
+        if not model.machine.bandwidth_mb_s:
+            return
+        for j in range(self.sockets):
+            traffic = [(shares[u, j], load[u] * units[u].memory_bytes) for u in self.units]
+            rows.at_most(traffic, float(model.bandwidth[j, j]))
+            for i in range(self.sockets):
+                bytes_moved = [
+                    (p[i, j], load[u] * units[u].tuple_bytes) for u in self.units for p in moved[u]
+                ]
+                if i != j and bytes_moved:
+                    rows.at_most(bytes_moved, float(model.bandwidth[i, j]))
+
+    def _products_fit(
+        self,
+        rows: LinearRows,
+        shares: Indices,
+        products: dict[tuple[int, int], Indices],
+        work: Floats,
+        box: Box,
+    ) -> None:
+        """CPU rows times shares, or times how far shares are from their bounds."""
+        for a in self.units:
+            beside = [
+                (b, _oriented(products, a, b))
+                for b in self.units
+                if (min(a, b), max(a, b)) in products
+            ]
+            for i in range(self.sockets) if beside else ():
+                for bound, sign in ((box.low[a, i], 1.0), (box.high[a, i], -1.0)):
+                    if sign < 0 and bound >= 1:
+                        continue
+                    for j in range(self.sockets):
+                        terms = [(y[i, j], sign * work[b, j]) for b, y in beside]
+                        terms += [(shares[b, j], -sign * bound * work[b, j]) for b, _ in beside]
+                        terms.append((shares[a, i], -sign * self.cores))
+                        rows.at_most(terms, -sign * bound * self.cores)
+
+    def _products_in_box(
+        self,
+        rows: LinearRows,
+        shares: Indices,
+        products: dict[tuple[int, int], Indices],
+        box: Box,
+    ) -> None:
+        narrow = (box.low > 0) | (box.high < 1)
+        for (a, b), product in products.items():
+            for i in range(self.sockets):
+                for j in range(self.sockets):
+                    if narrow[a, i] or narrow[b, j]:
+                        ends = (product[i, j], shares[a, i], shares[b, j])
+                        bounds = (box.low[a, i], box.high[a, i], box.low[b, j], box.high[b, j])
+                        _mccormick(rows, ends, bounds)
+
+
+def _mccormick(
+    rows: LinearRows, ends: tuple[int, int, int], bounds: tuple[float, float, float, float]
+) -> None:
+    product, left, right = ends
+    low_left, high_left, low_right, high_right = bounds
+    for x, y, sign in (
+        (low_left, low_right, -1.0),
+        (high_left, high_right, -1.0),
+        (low_left, high_right, 1.0),
+        (high_left, low_right, 1.0),
+    ):
+        rows.at_most([(product, sign), (right, -sign * x), (left, -sign * y)], -sign * x * y)
+
+
+def _oriented(products: dict[tuple[int, int], Indices], a: int, b: int) -> Indices:
+    return products[a, b] if a <= b else products[b, a].T
+
+
+def _least_mean(latency: Floats, box: Box, producer: int) -> Floats:
+    """The least mean latency to each socket from a producer whose shares are in a box."""
+    low, high = box.low[producer], box.high[producer]
+    means = low @ latency
+    for j in range(len(low)):
+        left = 1.0 - float(low.sum())
+        for i in np.argsort(latency[:, j], kind="stable"):
+            more = min(left, float(high[i] - low[i]))
+            means[j] += more * latency[i, j]
+            left -= more
+    return np.asarray(means)
+
+
+def _parts(
+    stream: UnitStream, streams: tuple[UnitStream, ...], least: Floats, most: Floats
+) -> tuple[float, float]:
+    """The least and greatest part of a unit's input that a stream can be."""
+    own = stream.selectivity
+    others = [s for s in streams if s is not stream]
+    fewest = own * float(least[stream.producer])
+    fullest = own * float(most[stream.producer])
+    low = fewest / (fewest + sum(s.selectivity * float(most[s.producer]) for s in others))
+    high = fullest / (fullest + sum(s.selectivity * float(least[s.producer]) for s in others))
+    return low, high

@@ -1,0 +1,33 @@
+"""Plans to start from, before anything was measured."""
+
+from __future__ import annotations
+
+from anabranch.flow import Flow
+from anabranch.io.source import extent
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import RegionKind, regions
+
+BATCH_ROWS = 500_000
+
+
+def side_by_side(flow: Flow, cores: int, batch_rows: int = BATCH_ROWS) -> Plan:
+    """As many replicas as cores wherever several are allowed; batches worth their fixed cost.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> plan = side_by_side(word_count.build(), cores=2)
+        >>> plan.region("count").replicas, plan.source("lines").replicas
+        (2, 2)
+    """
+    plan = Plan.sequential(flow)
+    for region in regions(flow):
+        if region.kind is RegionKind.SOURCE:
+            source = flow.graph.steps[region.name].body.source
+            parts = source.parts()
+            divisible = len(parts) >= cores or all(extent(source, p).seekable for p in parts)
+            readers = cores if region.replicable and divisible else 1
+            plan = plan.with_source(region.name, replicas=readers, batch_rows=batch_rows)
+        elif region.replicable:
+            most = region.buckets if region.mapped else cores
+            plan = plan.with_replicas(region.name, min(cores, most))
+    return plan

@@ -1,0 +1,155 @@
+"""Run a flow: validate → plan → start → observe → decide → apply. The page to read first.
+
+`run` waits for the end and says what came of it; `start` gives a handle at once. What a flow means
+is in `flow.py`, how it may run in `planning/`, who runs it in `engines/`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from anabranch.adapt.policy import Policy
+from anabranch.adapt.tuning import Tuner, chosen
+from anabranch.engines.checkpoint.checkpoint import Checkpoint
+from anabranch.engines.engine import Options
+from anabranch.engines.handle import Result, Run
+from anabranch.engines.listeners import Listener
+from anabranch.engines.local.places import usable_cpus
+from anabranch.engines.measuring.profiling import profile_flow
+from anabranch.engines.registry import Simulated, engine_of
+from anabranch.errors import BuildError, Subject
+from anabranch.flow import Flow, Stream
+from anabranch.planning.for_flow import as_plan, problem_for
+from anabranch.planning.machine import Machine, with_overheads
+from anabranch.planning.plan import Plan
+from anabranch.planning.planners.registry import planner as find_planner
+from anabranch.planning.profile import Profile
+
+
+def start(
+    flow: Flow,
+    *,
+    engine: str = "spark",
+    plan: Plan | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    rows: int | None = None,
+    master: str | None = None,
+    session: Any = None,
+    conf: Mapping[str, str] | None = None,
+    simulated: Simulated | None = None,
+    policy: str | Policy[Any] | None = None,
+    machine: Machine | None = None,
+    listener: Listener | Sequence[Listener] | None = None,
+) -> Run:
+    """Start a flow and give a handle of the run.
+
+    Args:
+        flow: The application.
+        engine: What runs it: `spark`, `local`, or `simulator`, where time is virtual and there are
+            no results.
+        plan: How to begin; chosen by the engine when left out.
+        checkpoint: Where progress and state are kept, so that a later start goes on from there;
+            forgotten with the run when left out.
+        rows: Read no more of each source than this; the stream ends there.
+        master: Spark's master URL; embedded Spark when left out and nothing else is set.
+        session: A SparkSession to use instead of starting one.
+        conf: Settings of a session that is started.
+        simulated: For the simulator: on which machine, what operators cost, and what happens.
+        policy: Who changes the plan while the flow runs, by name or as a value; `none` for nobody.
+            When left out, `auto`, or nobody where a plan is given.
+        machine: What parallelism costs here, as `anabranch calibrate` measured it; a policy that
+            jumps by a model takes usual costs when left out.
+        listener: Called with every event, from the engine's thread; one or several. What it raises
+            does the run no harm: the first time is noted in the journal.
+    """
+    # Validate: whatever can be said without running is said now.
+    _require_flow(flow)
+    flow.resolve()
+    if plan is not None:
+        plan.validate(flow)
+    if rows is not None and rows < 0:
+        raise BuildError(
+            Subject("argument", "rows"), "rows of 0 or more", str(rows), "leave it out for no limit"
+        )
+    decider = chosen(policy, planned=plan is not None)
+
+    # Plan and start: an engine that is given no plan chooses one for the machine it finds.
+    options = Options(checkpoint, rows, master, session, conf or {}, machine)
+    runner = engine_of(engine, flow, plan, options, simulated)
+
+    # Observe, decide, apply: every batch is an event; a policy that hears it may wish for a plan.
+    handle = Run(flow.name, runner, listener)
+    if decider is not None:
+        handle.tuner = Tuner(flow, runner, decider, handle.hear)
+    runner.start(handle.hear)
+    return handle
+
+
+def plan(
+    flow: Flow,
+    *,
+    planner: str | None = None,
+    profile: Profile | None = None,
+    machine: Machine | None = None,
+    threads: int | None = None,
+) -> Plan:
+    """A plan for a flow: one replica of everything, or what a planner finds best.
+
+    Args:
+        flow: The application.
+        planner: Its name, as `anabranch plan` knows it; when left out, `exact` if anything else is
+            given, else one replica of everything.
+        profile: What its steps cost; each is run by itself on the flow's data when left out.
+        machine: Where it shall run, and what parallelism costs there; when left out, this machine,
+            where it costs nothing.
+        threads: The most threads; twice the cores and one per region when left out.
+    """
+    _require_flow(flow)
+    if all(wish is None for wish in (planner, profile, machine, threads)):
+        return Plan.sequential(flow)
+    place = machine or Machine.of_cores(len(usable_cpus()))
+    known = with_overheads(profile or profile_flow(flow), place)
+    problem = problem_for(flow, known, place, threads)
+    return as_plan(flow, find_planner(planner or "exact")(problem))
+
+
+def run(flow: Flow, *, seconds: float | None = None, **options: Any) -> Result:
+    """Run a flow to its end, or for some seconds; the other options are those of `start`.
+
+    Example:
+        ```python
+        result = ab.run(flow, checkpoint="checkpoint/")
+        print(f"{result.rate_per_s:,.0f} rows a second")
+        ```
+    """
+    handle = start(flow, **options)
+    try:
+        handle.await_termination(seconds)
+    finally:
+        handle.stop()
+    return handle.result()
+
+
+def rollback(flow: Flow, checkpoint: str | os.PathLike[str], version: int) -> None:
+    """Forget what a checkpoint knows of later versions; the next run goes on from `version`.
+
+    For recovery by hand, while no run uses the checkpoint: an error about a damaged file says which
+    version is whole. Output of later versions goes when that run opens its sinks.
+    """
+    _require_flow(flow)
+    Checkpoint.open(checkpoint, flow).rollback(version)
+
+
+def _require_flow(flow: object) -> None:
+    if isinstance(flow, Flow):
+        return
+    remedy = "build one with ab.Flow(name), and pass that"
+    if isinstance(flow, Stream):
+        remedy = "pass the flow that the stream belongs to"
+    elif callable(flow):
+        remedy = "call the function that builds it"
+    raise BuildError(
+        Subject("argument", "flow"), "a Flow", f"{type(flow).__name__} {flow!r:.80}", remedy
+    )

@@ -1,0 +1,75 @@
+"""The plan that a run begins with, when nobody gives one."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import anabranch as ab
+from anabranch.planning.starting import BATCH_ROWS, side_by_side
+
+
+@ab.shared(out="x: int64", buckets=2)
+def seen(batch, bucket):
+    return batch, range(batch.num_rows)
+
+
+@ab.stateful(out="n: int64")
+def total(ctx):
+    ctx.emit(n=0)
+
+
+def flow_of(source) -> ab.Flow:
+    flow = ab.Flow("start", buckets=3)
+    stream = flow.source("s", source).map("m", lambda batch: batch, keeps="x")
+    stream.aggregate("count", key="x", n=ab.count(), emit="every", combine=False).apply(
+        "total", total
+    ).sink("out", ab.collect())
+    stream.apply("seen", seen).sink("copies", ab.collect())
+    return flow
+
+
+ROWS = ab.memory([{"x": x} for x in range(10)])
+
+
+def test_whatever_may_be_replicated_is_as_far_as_its_buckets_go():
+    plan = side_by_side(flow_of(ROWS), cores=4)
+    replicas = {region.region: region.replicas for region in plan.regions}
+    assert replicas == {"m": 4, "count": 3, "total": 1, "seen": 2, "out": 1, "copies": 1}
+
+
+@pytest.mark.parametrize("cores", [1, 2, 7])
+def test_it_is_a_valid_plan(cores):
+    flow = flow_of(ROWS)
+    side_by_side(flow, cores).validate(flow)
+
+
+def test_on_one_core_everything_is_there_once():
+    flow = flow_of(ROWS)
+    assert side_by_side(flow, 1, batch_rows=65_536) == ab.plan(flow)
+
+
+def test_batches_are_worth_what_they_cost():
+    assert side_by_side(flow_of(ROWS), cores=2).source("s").batch_rows == BATCH_ROWS
+
+
+def test_a_source_has_several_readers_only_if_it_can_be_divided(tmp_path):
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text("x\n1\n")
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "one.parquet")
+    readers = {
+        name: side_by_side(flow_of(source), cores=3).source("s").replicas
+        for name, source in {
+            "three files": ab.files(tmp_path / "*.csv"),
+            "two files": ab.files([tmp_path / "0.csv", tmp_path / "1.csv"]),
+            "one file that can be entered anywhere": ab.files(tmp_path / "one.parquet"),
+            "arrival times": ab.stamped(ROWS, lambda: 0),
+        }.items()
+    }
+    assert readers == {
+        "three files": 3,
+        "two files": 1,
+        "one file that can be entered anywhere": 3,
+        "arrival times": 1,
+    }
