@@ -18,9 +18,9 @@ LAYERS = (
     {"graph", "events", "errors", "config", "pictures"},
     {"operators", "state"},
     {"flow", "compositions"},
-    {"plan", "io"},
+    {"planning", "io"},
     {"engines", "adapt"},
-    {"run"},
+    {"running"},
     {"testing"},
     {"apps", "view", "reproduce", "cli", "__main__"},
 )
@@ -29,7 +29,7 @@ TOP = len(LAYERS) - 1
 DIRECTION = " < ".join("{" + ", ".join(sorted(layer)) + "}" for layer in LAYERS)
 
 SPARK_HOMES = ("engines.spark", "io.spark")
-PURE_HOMES = ("adapt", "plan.models", "plan.planners")
+PURE_HOMES = ("adapt", "planning.models", "planning.planners")
 CLOCKS_THREADS_AND_IO = {
     "asyncio",
     "concurrent",
@@ -171,32 +171,34 @@ def violations_of(tmp_path: Path, file: str, code: str) -> list[str]:
 
 
 def test_a_violation_names_file_line_import_and_direction(tmp_path):
-    (violation,) = violations_of(tmp_path, "plan/regions.py", "import math\nimport anabranch.run\n")
-    assert violation.startswith("plan/regions.py:2: imports anabranch.run: ")
-    assert "plan may import its own layer and lower ones" in violation
-    assert "{compositions, flow} < {io, plan} < {adapt, engines} < {run}" in violation
+    (violation,) = violations_of(
+        tmp_path, "planning/regions.py", "import math\nimport anabranch.running\n"
+    )
+    assert violation.startswith("planning/regions.py:2: imports anabranch.running: ")
+    assert "planning may import its own layer and lower ones" in violation
+    assert "{compositions, flow} < {io, planning} < {adapt, engines} < {running}" in violation
 
 
 @pytest.mark.parametrize(
     ("file", "code", "imported"),
     [
         ("flow.py", "from anabranch.engines.local import engine", "anabranch.engines.local.engine"),
-        ("flow.py", "from anabranch import run", "anabranch.run"),
+        ("flow.py", "from anabranch import running", "anabranch.running"),
         ("flow.py", "from anabranch import Flow", "anabranch.Flow"),
-        ("flow.py", "from . import plan", "anabranch.plan"),
-        ("plan/models/cost.py", "from ...engines import engine", "anabranch.engines.engine"),
-        ("plan/__init__.py", "from ..adapt import guards", "anabranch.adapt.guards"),
+        ("flow.py", "from . import planning", "anabranch.planning"),
+        ("planning/models/cost.py", "from ...engines import engine", "anabranch.engines.engine"),
+        ("planning/__init__.py", "from ..adapt import guards", "anabranch.adapt.guards"),
         ("events.py", "def late():\n    import anabranch.flow", "anabranch.flow"),
         ("events.py", "if TYPE_CHECKING:\n    import anabranch.state", "anabranch.state"),
         ("events.py", "importlib.import_module('anabranch.view.web')", "anabranch.view.web"),
         ("state/gate.py", "from anabranch.operators import base", "anabranch.operators.base"),
-        ("run.py", "import anabranch.testing", "anabranch.testing"),
+        ("running.py", "import anabranch.testing", "anabranch.testing"),
         ("misc.py", "import anabranch.errors", "anabranch.errors"),
         ("engines/local/engine.py", "import pyspark.sql", "pyspark.sql"),
         ("engines/sparkle.py", "import pyspark", "pyspark"),
         ("adapt/joker.py", "from time import monotonic", "time.monotonic"),
-        ("plan/models/cost.py", "def f():\n    import threading", "threading"),
-        ("plan/planners/greedy.py", "import socket as s", "socket"),
+        ("planning/models/cost.py", "def f():\n    import threading", "threading"),
+        ("planning/planners/greedy.py", "import socket as s", "socket"),
     ],
 )
 def test_an_import_against_the_law_is_found(tmp_path, file, code, imported):
@@ -213,7 +215,7 @@ def test_an_import_against_the_law_is_found(tmp_path, file, code, imported):
         ("engines/engine.py", "import time, threading\nimport anabranch.adapt.policy"),
         ("engines/spark/engine.py", "from pyspark.sql import SparkSession"),
         ("io/spark.py", "import pyspark"),
-        ("plan/plan.py", "from timeit import timeit"),
+        ("planning/plan.py", "from timeit import timeit"),
         ("apps/word_count.py", "import anabranch as ab\nimport anabranch.testing"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from markup import cell, code, table
 from typer.models import ArgumentInfo, OptionInfo
 
-from anabranch.cli import cli
+from anabranch.cli import COMMANDS, command_of
 
 INTRODUCTION = """# Command line
 
@@ -24,9 +24,8 @@ difference, 2 if the input was wrong, 130 after Ctrl-C and 143 after SIGTERM.
 def command_page() -> str:
     """All commands, in the order of `anabranch --help`."""
     parts = [INTRODUCTION]
-    for command in cli.registered_commands:
-        function: Any = command.callback
-        name = command.name or function.__name__
+    for module, name in ((module, name) for module, names in COMMANDS.items() for name in names):
+        function = inspect.unwrap(command_of(module, name).callback)
         parts += [f"## {name}", inspect.getdoc(function) or "", *_parameters(name, function)]
     return "\n\n".join(parts) + "\n"
 

@@ -1,48 +1,83 @@
-"""Anabranch: write a streaming application once; it finds out how to run it in parallel."""
+"""Anabranch: write a streaming application once; it finds out how to run it in parallel.
 
-from anabranch.errors import AnabranchError
-from anabranch.flow import Flow, Stream
-from anabranch.graph import StateKind
-from anabranch.io import (
-    call,
-    collect,
-    console,
-    csv,
-    files,
-    generate,
-    jsonl,
-    memory,
-    parquet,
-    redis_stream,
-    stamped,
-)
-from anabranch.operators.aggregates import count, first, last, max, mean, min, sum
-from anabranch.operators.invocation import Invocation, Reason
-from anabranch.operators.keyed import keyed
-from anabranch.operators.parse import parse_csv, parse_json
-from anabranch.operators.parse_syslog import parse_syslog
-from anabranch.operators.scale_join_bands import band
-from anabranch.operators.schedule import Schedule
-from anabranch.operators.schemas import schema
-from anabranch.operators.screen import screen
-from anabranch.operators.shapes import expand, filter, map
-from anabranch.operators.shared import buckets_of, shared
-from anabranch.operators.tuples import TupleOperator, partitioned, stateful, stateless
-from anabranch.operators.windows import count_window, session, sliding, tumbling
-from anabranch.planning.plan import Plan
-from anabranch.running import plan, rollback, run, start
-from anabranch.testing.check import check
+A public name is imported when it is first used. Every worker process imports this package, and
+few of them need planners, pictures, the test kit or PySpark.
+"""
 
-SPARK_IO = ("dataframe", "each_batch")
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anabranch.errors import AnabranchError
+    from anabranch.flow import Flow, Stream
+    from anabranch.graph import StateKind
+    from anabranch.io import (
+        call,
+        collect,
+        console,
+        csv,
+        files,
+        generate,
+        jsonl,
+        memory,
+        parquet,
+        redis_stream,
+        stamped,
+    )
+    from anabranch.io.spark import dataframe, each_batch
+    from anabranch.operators.aggregates import count, first, last, max, mean, min, sum
+    from anabranch.operators.invocation import Invocation, Reason
+    from anabranch.operators.keyed import keyed
+    from anabranch.operators.parse import parse_csv, parse_json
+    from anabranch.operators.parse_syslog import parse_syslog
+    from anabranch.operators.scale_join_bands import band
+    from anabranch.operators.schedule import Schedule
+    from anabranch.operators.schemas import schema
+    from anabranch.operators.screen import screen
+    from anabranch.operators.shapes import expand, filter, map
+    from anabranch.operators.shared import buckets_of, shared
+    from anabranch.operators.tuples import TupleOperator, partitioned, stateful, stateless
+    from anabranch.operators.windows import count_window, session, sliding, tumbling
+    from anabranch.planning.plan import Plan
+    from anabranch.running import plan, rollback, run, start
+    from anabranch.testing.check import check
+
+_NAMES_BY_MODULE = {
+    "errors": "AnabranchError",
+    "flow": "Flow Stream",
+    "graph": "StateKind",
+    "io": "call collect console csv files generate jsonl memory parquet redis_stream stamped",
+    "io.spark": "dataframe each_batch",
+    "operators.aggregates": "count first last max mean min sum",
+    "operators.invocation": "Invocation Reason",
+    "operators.keyed": "keyed",
+    "operators.parse": "parse_csv parse_json",
+    "operators.parse_syslog": "parse_syslog",
+    "operators.scale_join_bands": "band",
+    "operators.schedule": "Schedule",
+    "operators.schemas": "schema",
+    "operators.screen": "screen",
+    "operators.shapes": "expand filter map",
+    "operators.shared": "buckets_of shared",
+    "operators.tuples": "TupleOperator partitioned stateful stateless",
+    "operators.windows": "count_window session sliding tumbling",
+    "planning.plan": "Plan",
+    "running": "plan rollback run start",
+    "testing.check": "check",
+}
+_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
-    """What only Spark can run is imported when it is asked for: PySpark takes a second."""
-    if name in SPARK_IO:
-        from anabranch.io import spark
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'anabranch' has no attribute {name!r}")
+    value = getattr(import_module(f"anabranch.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
 
-        return getattr(spark, name)
-    raise AttributeError(f"module 'anabranch' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [

@@ -18,7 +18,6 @@ from anabranch.events import Shape, StepShape, StreamShape
 from anabranch.graph import Graph, Output, Resolved, Role, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.schemas import without_dictionaries
-from anabranch.pictures.svg import flow_svg
 from anabranch.state.positions import Jumbo, Root
 
 DEFAULT_BUCKETS = 256
@@ -301,6 +300,8 @@ class Flow:
 
     def _repr_svg_(self) -> str | None:
         """The picture that notebooks show; None while something is missing, then they print."""
+        from anabranch.pictures.svg import flow_svg  # few processes draw
+
         try:
             return flow_svg(self.shape(), self.name)
         except BuildError:

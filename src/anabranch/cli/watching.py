@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from anabranch.cli.ports import PORTS
 from anabranch.engines.handle import Run
 from anabranch.engines.listeners import Listener
 from anabranch.errors import Subject, UnknownNameError
@@ -18,9 +19,7 @@ from anabranch.io.local_paths import local_option
 from anabranch.view.journal import JournalFile
 from anabranch.view.web import DEFAULT_PORT, Dashboard, serve
 
-METRICS_PORT = 9464
-PORTS = {"--dashboard": DEFAULT_PORT, "--metrics": METRICS_PORT}
-"""Options whose value may be left out, and what it is then."""
+METRICS_PORT = PORTS["--metrics"]
 
 DashboardPort = Annotated[
     int | None,
@@ -118,24 +117,6 @@ def watching(wanted: Wanted, *first: Listener) -> Iterator[Watchers]:
             open_things.callback(_close, file, wanted.journal)
             found.listeners.append(file.hear)
         yield found
-
-
-def with_ports(arguments: Sequence[str]) -> list[str]:
-    """Arguments in which every option that may go without its port has one.
-
-    Example:
-        >>> with_ports(["run", "word-count", "--dashboard", "--rows", "9"])
-        ['run', 'word-count', '--dashboard', '8642', '--rows', '9']
-        >>> with_ports(["run", "word-count", "--dashboard", "9000"])
-        ['run', 'word-count', '--dashboard', '9000']
-    """
-    filled: list[str] = []
-    for place, argument in enumerate(arguments):
-        filled.append(argument)
-        given = arguments[place + 1] if place + 1 < len(arguments) else ""
-        if argument in PORTS and not given.isdigit():
-            filled.append(str(PORTS[argument]))
-    return filled
 
 
 def _say_how_to_see_it_again(journal: Path | None) -> None:

@@ -23,7 +23,10 @@ from anabranch.state.row_segment import Segment
 
 MOST_PAIRS = 1 << 15
 """How many candidate pairs are decided at once, which bounds memory."""
-_ZEROS = pa.array(np.zeros(MOST_PAIRS, np.int64))
+# From a buffer: `pa.array` would import pandas, here for every process that imports this module.
+_ZEROS = pa.Array.from_buffers(
+    pa.int64(), MOST_PAIRS, [None, pa.py_buffer(np.zeros(MOST_PAIRS, np.int64))]
+)
 _ALONE = 1 << 11  # from so many pairs on, a new tuple is worth a call of its own
 
 

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from anabranch.errors import PlanError, Subject, nearest
 from anabranch.events import Shape
 from anabranch.flow import Flow
-from anabranch.pictures.svg import plan_svg
 from anabranch.planning.bucket_map import BucketMap, balanced, moved, rebalanced
 from anabranch.planning.regions import Region, RegionKind, regions
 from anabranch.planning.shape import shape_of
@@ -238,6 +237,8 @@ class Plan:
 
     def svg(self) -> str:
         """A picture: regions, pipelines inside, steps inside those, replicas as cards."""
+        from anabranch.pictures.svg import plan_svg  # few processes draw
+
         if self.shape is None:
             raise PlanError(
                 Subject("plan", self.flow),

@@ -1,9 +1,9 @@
 """Costs: what a tuple takes in each thread of a region, in seconds.
 
-Pipelined Fission's overheads as `planning/models/fission.py` has them: switching threads between the
-pipelines of a region belongs to the pipelines; switching into and out of the region and ordering
-the results of its replicas is *serial*: while it happens for one tuple of the region, its replicas
-work on no other (eq. 8, 9). BriskStream's costs of distance are in `distance.py`.
+Pipelined Fission's overheads as `planning/models/fission.py` has them: switching threads between
+the pipelines of a region belongs to the pipelines; switching into and out of the region and
+ordering the results of its replicas is *serial*: while it happens for one tuple of the region, its
+replicas work on no other (eq. 8, 9). BriskStream's costs of distance are in `distance.py`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 There is no structure to exploit as on threads: stages follow each other, and what is dealt out
 anew is a stage of its own. So plans are improved one setting at a time, as the model of a batch
-(`planning/models/spark.py`) says, until none helps. The batch is a lever like the others: a longer one
-pays its fixed cost less often, and makes everybody wait longer.
+(`planning/models/spark.py`) says, until none helps. The batch is a lever like the others: a longer
+one pays its fixed cost less often, and makes everybody wait longer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The best way to cover a line of operators with regions: the search behind the exact planners.
 
 The throughput of a plan is the smaller of 1 / the longest turn of a region and cores / the work of
-all regions (`planning/models/fission.py`). So for a given longest turn, the best plan is the one with
-the least work, and work adds up over regions: it is found by dynamic programming over (place in
-the line, threads used). A longer turn allows the same regions and more, so the least work falls
+all regions (`planning/models/fission.py`). So for a given longest turn, the best plan is the one
+with the least work, and work adds up over regions: it is found by dynamic programming over (place
+in the line, threads used). A longer turn allows the same regions and more, so the least work falls
 where the longest turn rises; the best plan is where the two cross, and that is found by bisection
 over the turns that regions can have. Nothing is enumerated and nothing rounded.
 """

@@ -1,10 +1,10 @@
 """Every way to run a region that could be part of a best plan.
 
-What a region contributes to the throughput (`planning/models/fission.py`) is three numbers: the time
-between two of its tuples (turn), its CPU time (work), and its threads. A way that is worse in one
-of them and better in none is never needed. So the pipelines of a run are found by dynamic
-programming over its cuts, which keeps what is not dominated, and replicas are added as long as
-they make the turn shorter.
+What a region contributes to the throughput (`planning/models/fission.py`) is three numbers: the
+time between two of its tuples (turn), its CPU time (work), and its threads. A way that is worse in
+one of them and better in none is never needed. So the pipelines of a run are found by dynamic
+programming over its cuts, which keeps what is not dominated, and replicas are added as long as they
+make the turn shorter.
 """
 
 from __future__ import annotations

@@ -1,0 +1,74 @@
+"""The public names of the package, and what an import of it costs."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import anabranch
+from anabranch.cli import COMMANDS, command_of
+
+HEAVY = ("numpy", "pandas", "pyarrow", "pyspark", "scipy", "matplotlib", "anabranch.planning")
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after some code."""
+    asked = f"{code}\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def imports_for_type_checkers() -> dict[str, str]:
+    """Name to module, as the block under TYPE_CHECKING imports them."""
+    tree = ast.parse(Path(anabranch.__file__).read_text(encoding="utf-8"))
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    return {alias.name: node.module for node in block.body for alias in node.names}
+
+
+@pytest.mark.parametrize("name", anabranch.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(anabranch, name) is not None
+    assert name in dir(anabranch)
+
+
+def test_type_checkers_and_the_interpreter_find_names_in_the_same_modules():
+    found = {name: f"anabranch.{module}" for name, module in anabranch._MODULE_OF.items()}
+    assert imports_for_type_checkers() == found
+    assert sorted(found) == sorted(anabranch.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'flwo'"):
+        anabranch.flwo  # noqa: B018
+
+
+def test_importing_the_package_loads_none_of_its_modules():
+    loaded = loaded_by("import anabranch")
+    assert {name for name in loaded if name.startswith("anabranch")} == {"anabranch"}
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_writing_a_flow_loads_no_pandas_planner_picture_or_test_kit():
+    loaded = loaded_by("from anabranch import Flow, memory, collect, count, map, partitioned")
+    unwanted = ("pandas", "anabranch.planning", "anabranch.pictures", "anabranch.testing")
+    assert [name for name in sorted(loaded) if name.startswith(unwanted)] == []
+
+
+def test_the_help_of_the_command_line_imports_no_command():
+    loaded = loaded_by(
+        "import sys; sys.argv = ['anabranch', '--help']\n"
+        "from anabranch.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass"
+    )
+    assert loaded.isdisjoint(HEAVY)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(module, name) for module, names in COMMANDS.items() for name in names]
+)
+def test_every_listed_command_is_registered_by_its_module(module, name):
+    assert command_of(module, name).name == name
