@@ -1,7 +1,11 @@
 # `make help` lists the targets. Every target that needs tools builds .venv from requirements.lock
 # first; once that is done, nothing here needs a network.
 
-PYTHON ?= python3.11
+# The newest Python that the tests have passed with, else a newer one. A name on PATH may be a stub
+# that cannot run, so each is tried.
+PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3 python; do \
+    "$$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+    && echo "$$name" && break; done)
 WORKERS ?= 2
 SOAK_EXAMPLES ?= 20000
 SOAK_SECONDS ?= 600
@@ -9,6 +13,7 @@ LOCK_FLAGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 LOCKED := $(VENV)/.locked
 INSTALLED := $(VENV)/.installed
 RESULTS := benchmarks/results
@@ -18,10 +23,10 @@ BENCHMARKS = $(if $(ONLY),$(ONLY:%=benchmarks/%.py),$(filter-out benchmarks/harn
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test conformance lint format soak bench docs lock clean
+.PHONY: help install run test test-all conformance lint format soak bench docs lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 install: $(INSTALLED) ## Build .venv from the lock, with the package installed for editing
 
@@ -29,10 +34,13 @@ run: $(INSTALLED) ## Count words on embedded Spark for half a minute; the plan t
 	@$(BIN)/python examples/word_count_live.py
 
 test: $(INSTALLED) ## Run the tests, warnings as errors
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(PYTEST)
+
+test-all: $(INSTALLED) ## Run the rest: the tutorial, kills, the browser, all cases of what `test` samples
+	ANABRANCH_TESTS=all $(PYTEST) -m "thorough or sampled or hypothesis"
 
 conformance: $(INSTALLED) ## Run every application on every engine under every kind of plan
-	ANABRANCH_CONFORMANCE=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/conformance
+	ANABRANCH_TESTS=all $(PYTEST) -m "" tests/conformance
 
 lint: $(INSTALLED) ## Check style, formatting and types
 	$(BIN)/ruff check .
@@ -44,11 +52,11 @@ format: $(INSTALLED) ## Apply formatting and the safe fixes
 	$(BIN)/ruff format .
 
 soak: $(INSTALLED) ## Run the laws on many random examples (SOAK_EXAMPLES), kill drivers, watch memory (SOAK_SECONDS)
-	ANABRANCH_SOAK=$(SOAK_EXAMPLES) $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --timeout=0 \
+	ANABRANCH_SOAK=$(SOAK_EXAMPLES) $(PYTEST) -m "" --timeout=0 \
 	    tests/law tests/engines/local/test_law.py tests/engines/local/test_exactly_once.py \
 	    tests/engines/spark/test_law.py tests/engines/spark/test_kills.py
 	ANABRANCH_SOAK=$(SOAK_EXAMPLES) ANABRANCH_SOAK_SECONDS=$(SOAK_SECONDS) \
-	    $(BIN)/python -m pytest -n 0 -s tests/engines/test_long_runs.py
+	    $(BIN)/python -m pytest -m "" -n 0 -s tests/engines/test_long_runs.py
 
 bench: $(INSTALLED) ## Run the benchmarks and rewrite docs/benchmarks.md (ONLY=name for one)
 	@mkdir -p $(RESULTS); failed=; \
@@ -77,6 +85,7 @@ clean: ## Remove .venv, caches and build output
 
 # The environment is made anew whenever the lock changes, so it never holds leftovers.
 $(LOCKED): requirements.lock
+	@test -n "$(PYTHON)" || { echo "no Python from 3.11 on was found: PYTHON=path/to/python names one" >&2; exit 1; }
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \

@@ -1,11 +1,11 @@
 """How property tests draw their examples, and the command line as a function.
 
-`default` draws the same examples in every run, so a failure is always the change's own doing.
-`soak` (`make soak`) draws fresh ones, as many as ANABRANCH_SOAK says. A law that sets
-`max_examples` itself keeps its own number in both, so laws leave it to the profile.
+`default` draws the same examples in every run, so a failure is always the change's own doing: a
+sample in `make test`, all in `make test-all`. `soak` (`make soak`) draws fresh ones, as many as
+ANABRANCH_SOAK says. A law that sets `max_examples` itself keeps its own number in `make soak`, so
+laws leave it to the profile.
 """
 
-import os
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,20 +14,21 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from anabranch.cli import main
+from tests.sampling import SOAK, some
 
-settings.register_profile("default", derandomize=True, deadline=None, print_blob=True)
-
-soak_examples = os.environ.get("ANABRANCH_SOAK")
-if soak_examples:
+settings.register_profile(
+    "default", derandomize=True, deadline=None, print_blob=True, max_examples=some(100)
+)
+if SOAK:
     settings.register_profile(
         "soak",
         derandomize=False,
         deadline=None,
         print_blob=True,
-        max_examples=int(soak_examples),
+        max_examples=SOAK,
         suppress_health_check=[HealthCheck.too_slow],
     )
-settings.load_profile("soak" if soak_examples else "default")
+settings.load_profile("soak" if SOAK else "default")
 
 
 class Ran(NamedTuple):

@@ -19,6 +19,7 @@ from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, State, chain
 from tests.adapt.modelled import PARSE_COUNT_TOP, Modelled
 from tests.adapt.scripted import ScriptedRun, seen
+from tests.sampling import some
 
 
 def tuned(system: Modelled, seconds: int, plan: Plan | None = None) -> ScriptedRun:
@@ -237,7 +238,7 @@ def systems(draw: st.DrawFn) -> Modelled:
     return Modelled(profile, draw(st.integers(1, 12)), offered, contention)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=some(12))
 @given(systems())
 def test_it_stays_within_bounds_and_comes_to_rest(system: Modelled) -> None:
     limits = Limits.for_cores(system.cores, Topology.of(system.flow))
@@ -256,7 +257,7 @@ def test_it_stays_within_bounds_and_comes_to_rest(system: Modelled) -> None:
     assert len(tuned(system, 300, settled.plan).plans) <= ATTEMPTS * halves + 1
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=some(20))
 @given(systems())
 def test_decisions_depend_on_what_is_seen_alone(system: Modelled) -> None:
     first = tuned(system, 150)
@@ -266,7 +267,7 @@ def test_decisions_depend_on_what_is_seen_alone(system: Modelled) -> None:
     assert [str(d) for d in first.journal] == [str(d) for d in second.journal]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=some(20))
 @given(systems())
 def test_a_revert_restores_the_plan_exactly(system: Modelled) -> None:
     run = tuned(system, 300)

@@ -19,6 +19,7 @@ from anabranch.planning.bucket_map import balanced, moved
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, State, chain
 from tests.adapt.scripted import ScriptedRun, observation, seen
+from tests.sampling import some
 
 FLOW = flow_of(chain([OperatorProfile("a", 1.0, state=State.PARTITIONED, key=("k",))]))
 BUCKETS = len(Plan.sequential(FLOW).region("a").bucket_map)
@@ -164,7 +165,7 @@ def test_a_move_that_does_not_help_is_reverted():
     assert run.plans[1] == START
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=some(40))
 @given(
     st.lists(st.integers(0, 60), min_size=BUCKETS, max_size=BUCKETS),
     st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(0, 4000), max_size=6),

@@ -20,6 +20,7 @@ from tests.adapt.linear_system import (
     two_steps_of_one_region,
 )
 from tests.adapt.scripted import ROOMY, ScriptedRun, observation, seen
+from tests.sampling import some
 
 FLOW = three_regions()
 START = Plan.sequential(FLOW)
@@ -162,7 +163,7 @@ RATES = st.fixed_dictionaries({name: st.floats(500.0, 5000.0) for name in NAMES}
 PASSES = st.fixed_dictionaries({name: st.floats(0.3, 3.0) for name in NAMES})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=some(60))
 @given(RATES, PASSES, st.floats(1000.0, 8000.0), st.tuples(*[st.integers(1, 8)] * 3))
 def test_a_linear_system_converges_in_at_most_three_steps_and_stays(rates, passes, offered, begin):
     system = LinearSystem(rates, passes, lambda second: offered)
@@ -204,7 +205,7 @@ def test_replicas_follow_the_load_up_and_down():
     assert {decision.outcome for decision in run.journal} == {"applied"}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=some(60))
 @given(
     RATES,
     st.one_of(st.none(), st.floats(100.0, 1e6)),

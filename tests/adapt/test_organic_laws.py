@@ -15,6 +15,7 @@ from anabranch.adapt.seen import Limits, Seen
 from tests.adapt.organic_worlds import QUICK, chances, run_in
 from tests.adapt.scripted import ScriptedRun
 from tests.planning.described_flows import built
+from tests.sampling import some
 
 FLOWS = [
     built("""
@@ -101,7 +102,7 @@ def lived(case) -> tuple[ScriptedRun, Watched]:
     return run, watched
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60))
 @given(runs)
 def test_no_proposal_goes_beyond_the_limits_or_what_the_flow_allows(case):
     run, watched = lived(case)
@@ -111,7 +112,7 @@ def test_no_proposal_goes_beyond_the_limits_or_what_the_flow_allows(case):
     assert "refused" not in {decision.outcome for decision in run.journal}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60))
 @given(runs)
 def test_a_revert_restores_the_plan_exactly(case):
     _, watched = lived(case)
@@ -121,7 +122,7 @@ def test_a_revert_restores_the_plan_exactly(case):
             assert not after or after[0] == trial.before.plan
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60))
 @given(runs)
 def test_under_one_load_no_plan_is_proposed_twice(case):
     _, watched = lived(case)
@@ -129,14 +130,14 @@ def test_under_one_load_no_plan_is_proposed_twice(case):
     assert len(plans) == len(set(plans))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60))
 @given(runs)
 def test_under_one_load_the_adaptation_ends(case):
     run, _ = lived(case)
     assert max((decision.at_s for decision in run.journal), default=0) < SECONDS - 50
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=some(30))
 @given(runs)
 def test_decisions_depend_on_what_is_given_alone(case):
     run, watched = lived(case)
@@ -148,7 +149,7 @@ def test_decisions_depend_on_what_is_given_alone(case):
     assert lived(case)[0].journal == run.journal
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60))
 @given(runs)
 def test_what_is_kept_has_gained_enough(case):
     _, watched = lived(case)

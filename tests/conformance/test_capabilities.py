@@ -7,7 +7,10 @@ import pytest
 from anabranch.engines.registry import ENGINES
 from anabranch.errors import AnabranchError
 from tests.conformance.capabilities import CANNOT, CAPABILITIES, NEED_SPARK, Place
-from tests.conformance.ways import ALL, SLOW, marked, options_of
+from tests.conformance.ways import SLOW, marked, options_of
+from tests.sampling import ALL, sampled
+
+pytestmark = sampled
 
 
 def cases() -> list[object]:

@@ -14,7 +14,10 @@ from anabranch.apps import APPS
 from anabranch.flow import Flow
 from anabranch.io import memory
 from anabranch.planning.plan import Plan
-from tests.conformance.ways import ALL, run_by
+from tests.conformance.ways import run_by
+from tests.sampling import ALL, sampled
+
+pytestmark = sampled
 
 MANY = 1_000_000 if ALL else 100_000
 Found = Mapping[str, pa.Table]

@@ -25,7 +25,10 @@ from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
 from tests.conformance.capabilities import CANNOT
 from tests.conformance.flows import NAMES, subject
-from tests.conformance.ways import ALL, SLOW, changing, marked, options_of
+from tests.conformance.ways import SLOW, changing, marked, options_of
+from tests.sampling import ALL, sampled
+
+pytestmark = sampled
 
 BATCHES = {SLOW: 6}
 MANY_BATCHES = 40

@@ -7,7 +7,10 @@ import pytest
 from anabranch.engines.registry import ENGINES
 from anabranch.testing.compare import difference
 from tests.conformance.flows import EXAMPLE_ARGUMENTS, EXAMPLES, NAMES, RESULTS, SAMPLE, subject
-from tests.conformance.ways import ALL, IMITATED, PLANS, SLOW, marked, plans_of, run_by
+from tests.conformance.ways import IMITATED, PLANS, SLOW, marked, plans_of, run_by
+from tests.sampling import ALL, sampled
+
+pytestmark = sampled
 
 SEEDS = 3 if ALL else 1
 

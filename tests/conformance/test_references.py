@@ -12,7 +12,10 @@ from anabranch.flow import Flow
 from anabranch.planning.plan import DEFAULT_BATCH_ROWS
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import Rows, cases, disagreement, rows_of
-from tests.conformance.ways import ALL, PLANS, marked, plans_of, run_by, sequential, wide
+from tests.conformance.ways import PLANS, marked, plans_of, run_by, sequential, wide
+from tests.sampling import ALL, sampled
+
+pytestmark = sampled
 
 SIZES = ("small", "large", "shuffled")
 

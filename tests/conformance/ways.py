@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -17,9 +16,6 @@ from anabranch.testing.interleaved import run_interleaved
 from anabranch.testing.on_engine import run_watched, small_batches
 from anabranch.testing.random_plans import random_plan
 from anabranch.testing.result import RunResult
-
-ALL = "ANABRANCH_CONFORMANCE" in os.environ
-"""Whether to run everything (`make conformance`), not a sample of what is slow."""
 
 DEADLINE_S = 100.0
 SLOW = "spark"

@@ -3,7 +3,6 @@ sequential one. `make soak` draws more cases, and other ones each time."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +13,10 @@ from anabranch.testing.compare import difference
 from anabranch.testing.interleaved import run_interleaved
 from anabranch.testing.sequential import run_sequential
 from tests.law.flows import Case, cases
+from tests.sampling import SOAK, in_soak, sampled
 
 SHARDS = 8
-SOAKING = "ANABRANCH_SOAK" in os.environ
-CASES = int(os.environ.get("ANABRANCH_SOAK", "512"))
+CASES = in_soak(512, share=1)
 
 
 def holds(case: Case) -> None:
@@ -29,10 +28,11 @@ def holds(case: Case) -> None:
     assert found is None, f"{case}\n{found}\n{got.events}"
 
 
+@sampled
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_run_equals_the_sequential_run(shard: int) -> None:
-    law(cases(), None if SOAKING else shard, CASES // SHARDS)()
+    law(cases(), None if SOAK else shard, CASES // SHARDS)()
 
 
 def law(

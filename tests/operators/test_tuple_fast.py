@@ -15,6 +15,7 @@ from anabranch.operators.tuples import FunctionOperator, partitioned, stateful, 
 from anabranch.state.positions import Jumbo, Root, after, end
 from tests.operators.driving import cuts
 from tests.operators.two_replays import BUCKETS, kernel, stream, told
+from tests.sampling import some
 
 NAN = float("nan")
 OUT = "k: string, i: int32, f: double, v: int64, told: string"
@@ -122,7 +123,7 @@ ROWS = st.integers(0, 1 << 32).map(lambda seed: some_rows(Random(seed)))
 ROOTS = st.lists(st.integers(0, 2), min_size=MOST, max_size=MOST)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some(200))
 @given(
     operators(),
     ROWS,
@@ -167,7 +168,7 @@ def _moved(old: Any, operator: Any, depth: int, hand_over: bool, snapshot: bool)
     return new
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=some(100))
 @given(ROWS, ROOTS, st.integers(0, 1))
 def test_both_replays_give_the_same_without_state(rows, roots, depth):
     @stateless(out=OUT, side_outs={"side": "v: int64"})
@@ -182,7 +183,7 @@ def test_both_replays_give_the_same_without_state(rows, roots, depth):
     assert quick == general
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=some(100))
 @given(ROWS, ROOTS, st.integers(0, 1), st.sampled_from(SCHEDULES), st.sampled_from([1, 2]))
 def test_both_replays_give_the_same_where_rows_hold_nothing_but_the_key(
     rows, roots, depth, schedule, columns

@@ -15,6 +15,7 @@ from anabranch.events import Shape, StepShape, StreamShape
 from anabranch.pictures.boxes import Box
 from anabranch.pictures.drawing import Drawing, draw
 from tests.pictures.shapes import chain, cut, random_shape, without_regions
+from tests.sampling import some
 
 SEEDS = st.integers(0, 10_000)
 SIZES = st.integers(1, 40)
@@ -42,7 +43,7 @@ def levels(boxes: Sequence[Box]) -> list[Sequence[Box]]:
 
 
 @given(SEEDS, SIZES, st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60))
 def test_boxes_do_not_overlap(seed, size, regions):
     _, drawing = drawn(seed, size, regions)
     for beside in levels(drawing.boxes):
@@ -50,7 +51,7 @@ def test_boxes_do_not_overlap(seed, size, regions):
 
 
 @given(SEEDS, SIZES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60))
 def test_every_step_lies_in_its_pipeline_in_its_region(seed, size):
     shape, drawing = drawn(seed, size)
     pipelines = cut(shape, seed)
@@ -66,7 +67,7 @@ def test_every_step_lies_in_its_pipeline_in_its_region(seed, size):
 
 
 @given(SEEDS, SIZES, st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60))
 def test_lines_go_from_left_to_right_from_edge_to_edge(seed, size, regions):
     shape, drawing = drawn(seed, size, regions)
     steps = drawing.steps()
@@ -83,7 +84,7 @@ def test_lines_go_from_left_to_right_from_edge_to_edge(seed, size, regions):
 
 
 @given(SEEDS, SIZES, st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60))
 def test_lines_run_around_the_boxes_of_others(seed, size, regions):
     _, drawing = drawn(seed, size, regions)
     home = {step.name: box for box in drawing.boxes for step in box.walk()}
@@ -96,7 +97,7 @@ def test_lines_run_around_the_boxes_of_others(seed, size, regions):
 
 
 @given(SEEDS, SIZES, st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60))
 def test_sources_are_left_sinks_are_right_and_all_is_on_the_page(seed, size, regions):
     _, drawing = drawn(seed, size, regions)
     operators = [box for box in drawing.boxes if box.role == "operator"]

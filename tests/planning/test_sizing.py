@@ -18,6 +18,7 @@ from anabranch.planning.profile import OperatorProfile, Overheads, State, chain
 from anabranch.planning.sizing import MODEL_ERROR, Fit, Shortfall, Target, bounds, size
 from anabranch.planning.sizing_batches import Batches, fewest_slots
 from anabranch.planning.sizing_threads import CALL_S, Cores, fewest_cores
+from tests.sampling import some
 
 PARSE = OperatorProfile("parse", 3.0)
 COUNT = OperatorProfile("count", 1.0)
@@ -40,7 +41,7 @@ def test_headroom_is_part_of_the_need():
 
 
 @given(rate=st.floats(1.0, 1600.0), headroom=st.floats(0.0, 0.2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60))
 def test_the_plan_carries_the_rate_and_one_core_fewer_does_not(rate, headroom):
     found = needed(rate, headroom=headroom)
     assert found.rate_per_s >= rate * (1 + headroom) * (1 - 1e-9)
@@ -165,7 +166,7 @@ def test_costs_that_vary_may_be_a_deviation_higher():
 
 
 @given(rate=st.floats(1.0, 1400.0))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40))
 def test_what_is_needed_lies_in_the_interval(rate):
     target = Target(rate)
     found = size("demo", WORK, target, lambda profile: fewest_cores(profile, target, PLACE))

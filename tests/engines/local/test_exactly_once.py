@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from random import Random
 from shutil import rmtree
@@ -24,9 +23,9 @@ from anabranch.testing.compare import difference
 from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
 from tests.law.flows import Case, cases
+from tests.sampling import SOAK, in_soak, sampled
 
-SOAKING = "ANABRANCH_SOAK" in os.environ
-CASES = int(os.environ.get("ANABRANCH_SOAK", "800")) // 10
+CASES = in_soak(80, share=10)
 DEADLINE_S = 60.0
 MOST_STARTS = 40
 
@@ -127,11 +126,12 @@ def saving_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_engine, "TICK_S", 0.001)
 
 
+@sampled
 @pytest.mark.timeout(0)
 @pytest.mark.usefixtures("saving_all_the_time")
 @pytest.mark.parametrize("shard", range(2))
 def test_crashes_do_not_show(shard: int, tmp_path: Path) -> None:
-    law(None if SOAKING else shard, CASES // 2, tmp_path / "checkpoint")()
+    law(None if SOAK else shard, CASES // 2, tmp_path / "checkpoint")()
 
 
 def law(number: int | None, examples: int, directory: Path) -> Any:

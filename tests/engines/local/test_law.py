@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -12,10 +11,10 @@ from anabranch.testing.compare import difference
 from anabranch.testing.sequential import run_sequential
 from tests.engines.local.on_threads import run_on_threads
 from tests.law.flows import Case, cases
+from tests.sampling import SOAK, in_soak, sampled
 
 SHARDS = 4
-SOAKING = "ANABRANCH_SOAK" in os.environ
-CASES = int(os.environ.get("ANABRANCH_SOAK", "480")) // 2
+CASES = in_soak(240, share=2)
 
 
 def holds(case: Case) -> None:
@@ -25,10 +24,11 @@ def holds(case: Case) -> None:
     assert found is None, f"{case}\n{found}\n{engine.reconfigurations()}"
 
 
+@sampled
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_threads_give_the_sequential_result(shard: int) -> None:
-    law(None if SOAKING else shard, CASES // SHARDS)()
+    law(None if SOAK else shard, CASES // SHARDS)()
 
 
 def law(number: int | None, examples: int) -> Any:

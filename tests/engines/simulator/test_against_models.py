@@ -13,6 +13,7 @@ from anabranch.planning.machine import Machine
 from anabranch.planning.models import briskstream
 from anabranch.planning.models.fission import estimate
 from tests.engines.simulator.drawn import drawn_profile, drawn_regions
+from tests.sampling import some
 
 EXACTLY = 1e-6
 PER_S = {"us": 1e6, "ns": 1e9}
@@ -29,7 +30,7 @@ EIGHT_SOCKETS = Machine(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=some(60))
 @given(st.integers(0, 10**6), st.booleans(), st.integers(1, 12))
 def test_throughput_is_that_of_pipelined_fission(seed, branching, cores):
     chance = random.Random(seed)
@@ -46,7 +47,7 @@ def test_throughput_is_that_of_pipelined_fission(seed, branching, cores):
         )
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=some(30))
 @given(st.integers(0, 10**6), st.integers(1, 12))
 def test_cores_at_work_are_those_of_pipelined_fission(seed, cores):
     chance = random.Random(seed)
@@ -64,7 +65,7 @@ def _busy_s(run):
     return sum(pipeline.busy_s for pipeline in run.totals.pipelines.values())
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=some(40))
 @given(st.integers(0, 10**6))
 def test_throughput_of_placed_chains_is_that_of_briskstream(seed):
     """Replicas of an operator on one socket are alike, so that over-supply is back-pressure."""

@@ -14,9 +14,10 @@ from anabranch.planning.profile import Profile, State, StreamProfile
 from anabranch.testing import run_sequential
 from tests.engines.simulator.drawn import drawn_profile
 from tests.engines.simulator.measured import in_ms, keyed, operator
+from tests.sampling import some
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=some(50))
 @given(st.integers(0, 10**6))
 def test_every_profile_has_a_flow_with_its_operators(seed):
     profile = drawn_profile(random.Random(seed), branching=True)

@@ -22,9 +22,10 @@ from tests.engines.simulator.measured import (
     settled_rate,
     simulation,
 )
+from tests.sampling import some
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=some(40))
 @given(st.integers(0, 10**6), st.floats(0.0, 0.5), st.integers(1, 6))
 def test_tuples_that_came_are_handled_or_wait(seed, noise, cores):
     chance = random.Random(seed)
@@ -43,7 +44,7 @@ def test_tuples_that_came_are_handled_or_wait(seed, noise, cores):
                 assert came == pytest.approx(totals[pipeline[0]].rows_in + waiting, abs=1e-6)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=some(40))
 @given(st.integers(0, 10**6), st.floats(0.0, 0.5), st.integers(1, 6))
 def test_no_queue_is_longer_than_it_may_be(seed, noise, cores):
     chance = random.Random(seed)

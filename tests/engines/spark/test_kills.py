@@ -20,11 +20,11 @@ from anabranch.io.read_back import read_back
 from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark import killing
+from tests.sampling import SOAK
 
 pytestmark = pytest.mark.spark
 
-SOAKING = "ANABRANCH_SOAK" in os.environ
-CHAINS, AT_RANDOM = (5, 11) if SOAKING else (1, 2)
+CHAINS, AT_RANDOM = (5, 11) if SOAK else (1, 2)
 BATCHES = 18 + 2 * AT_RANDOM  # enough for a run to be alive at its last kill
 PATIENCE_S = 240
 
@@ -150,7 +150,7 @@ def kill_at(point: str, driver: Driver, directory: Path) -> None:
         assert (batch % killing.CHANGE_EVERY == 0) == (point == "change")
 
 
-@pytest.mark.timeout(0 if SOAKING else 600)
+@pytest.mark.timeout(0 if SOAK else 600)
 @pytest.mark.xdist_group("kills")
 @pytest.mark.parametrize("seed", range(CHAINS))
 def test_a_driver_killed_again_and_again_goes_on_exactly_once(seed: int, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,11 @@ from anabranch.testing.compare import difference
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess
 from tests.law.flows import Case, cases
+from tests.sampling import in_soak, sampled
 
 SHARDS = 4
 TROUBLE = (0.0, 0.1, 0.6)
-CASES = int(os.environ.get("ANABRANCH_SOAK", "1600")) // 10
+CASES = in_soak(160, share=10)
 
 
 def holds(case: Case, directory: Path) -> None:
@@ -28,6 +28,7 @@ def holds(case: Case, directory: Path) -> None:
     assert found is None, f"{case}\n{found}\n{got.events}"
 
 
+@sampled
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_batches_give_the_sequential_result(shard: int, tmp_path: Path) -> None:

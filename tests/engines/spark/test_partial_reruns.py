@@ -21,8 +21,9 @@ from anabranch.testing.compare import difference
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess, Rows, single_rows, target_of
 from tests.law.flows import Case, cases
+from tests.sampling import sampled, some
 
-CASES = 60
+CASES = some(60)
 
 
 class LosingMachines(InProcess):
@@ -60,6 +61,7 @@ def test_stateless_regions_behind_each_other_lose_nothing(number: int, tmp_path:
     assert difference(flow, expected, got) is None
 
 
+@sampled
 @pytest.mark.timeout(0)
 def test_any_flow_gives_the_sequential_result(tmp_path: Path) -> None:
     law(tmp_path)()

@@ -15,6 +15,7 @@ from anabranch.planning.models.placed_rates import Fetch, RateModel
 from anabranch.planning.models.placed_units import fetch_ns, workload_of
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile, chain
 from anabranch.reproduce.briskstream.inputs import application, server
+from tests.sampling import some
 
 FAR = ((0.0, 300.0), (300.0, 0.0))
 
@@ -209,7 +210,7 @@ def placed_graphs(draw):
     return Profile(operators, streams), machine, where
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some(200))
 @given(placed_graphs())
 def test_rates_by_socket_are_those_of_single_replicas(case):
     profile, machine, where = case
@@ -217,7 +218,7 @@ def test_rates_by_socket_are_those_of_single_replicas(case):
     assert found.throughput == pytest.approx(replica_by_replica(profile, machine, where))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=some(50))
 @given(placed_graphs())
 def test_replicas_that_are_anywhere_fetch_for_nothing_and_ask_nothing_of_a_socket(case):
     profile, machine, where = case
