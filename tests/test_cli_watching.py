@@ -13,7 +13,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 import anabranch.cli.running
-from anabranch.cli.watching import Wanted, watching, with_ports
+from anabranch.cli.ports import with_ports
+from anabranch.cli.watching import Wanted, watching
 from anabranch.events import Observed, RunEnded, RunStarted
 from anabranch.view.journal import read_journal
 from anabranch.view.metrics import Metrics
