@@ -55,8 +55,7 @@ soak: $(INSTALLED) ## Run the laws on many random examples (SOAK_EXAMPLES), kill
 	ANABRANCH_SOAK=$(SOAK_EXAMPLES) $(PYTEST) -m "" --timeout=0 \
 	    tests/law tests/engines/local/test_law.py tests/engines/local/test_exactly_once.py \
 	    tests/engines/spark/test_law.py tests/engines/spark/test_kills.py
-	ANABRANCH_SOAK=$(SOAK_EXAMPLES) ANABRANCH_SOAK_SECONDS=$(SOAK_SECONDS) \
-	    $(BIN)/python -m pytest -m "" -n 0 -s tests/engines/test_long_runs.py
+	ANABRANCH_SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -m soak -n 0 -s tests/engines/test_long_runs.py
 
 bench: $(INSTALLED) ## Run the benchmarks and rewrite docs/benchmarks.md (ONLY=name for one)
 	@mkdir -p $(RESULTS); failed=; \

@@ -16,7 +16,6 @@ import pytest
 
 from anabranch.state.parking_place import lot_directory
 
-SOAKING = "ANABRANCH_SOAK" in os.environ
 SECONDS = float(os.environ.get("ANABRANCH_SOAK_SECONDS", "600"))
 WARM_UP = 1 / 3
 """The share of a run in which caches fill, the policy finds its plan, and a JVM its heap."""
@@ -32,7 +31,7 @@ class Sample(NamedTuple):
     kb: float
 
 
-@pytest.mark.skipif(not SOAKING, reason="takes minutes: make soak")
+@pytest.mark.soak
 @pytest.mark.skipif(not (PROC / "self" / "smaps_rollup").exists(), reason="needs Linux's /proc")
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize(("engine", "app"), [("local", "spike-detection"), ("spark", "word-count")])
