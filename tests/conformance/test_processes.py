@@ -7,7 +7,9 @@ import pytest
 from anabranch.testing.another_process import OtherProcess, other_surroundings
 from anabranch.testing.compare import difference
 from tests.conformance.flows import NAMES, SAMPLE, subject
-from tests.conformance.ways import ALL
+from tests.sampling import ALL, sampled
+
+pytestmark = sampled
 
 
 @pytest.fixture(scope="module")
