@@ -20,7 +20,7 @@ from anabranch.testing.on_engine import small_batches
 from anabranch.testing.recording import Recording
 from anabranch.testing.sequential import run_sequential
 from tests.conformance.flows import NAMES, built, subject
-from tests.conformance.ways import marked, options_of, run_by, wide
+from tests.conformance.ways import SLOW, marked, options_of, run_by, wide
 from tests.sampling import ALL, sampled
 
 pytestmark = sampled
