@@ -31,6 +31,7 @@ from tests.engines.local.handmade import wait_until
 from tests.engines.spark.conftest import spark
 from tests.io.redis_job import COLUMNS, flow_of, plan_of
 from tests.io.redis_server import RedisServer, redis_server, stream
+from tests.sampling import thorough
 
 __all__ = ["redis_server", "spark", "stream"]
 
@@ -185,7 +186,9 @@ KILLS = {"local": (2, 5, 3), "spark": (3,)}
 
 @pytest.mark.timeout(240)
 @pytest.mark.xdist_group("kills")
-@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    "engine", ["local", pytest.param("spark", marks=[thorough, pytest.mark.spark])]
+)
 def test_a_killed_reader_loses_nothing_and_doubles_nothing(redis_server, stream, engine, tmp_path):
     rows = 0
     for batches in KILLS[engine]:

@@ -17,8 +17,9 @@ from anabranch.io.read_back import read_back
 from tests.engines.spark import counting
 from tests.engines.spark.bare_python import bare_python
 from tests.engines.spark.cluster import cluster
+from tests.sampling import thorough
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("kills")]
+pytestmark = [thorough, pytest.mark.spark, pytest.mark.xdist_group("kills")]
 
 LINES = 900
 

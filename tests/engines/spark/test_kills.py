@@ -20,7 +20,7 @@ from anabranch.io.read_back import read_back
 from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark import killing
-from tests.sampling import SOAK
+from tests.sampling import SOAK, thorough
 
 pytestmark = pytest.mark.spark
 
@@ -150,6 +150,7 @@ def kill_at(point: str, driver: Driver, directory: Path) -> None:
         assert (batch % killing.CHANGE_EVERY == 0) == (point == "change")
 
 
+@thorough
 @pytest.mark.timeout(0 if SOAK else 600)
 @pytest.mark.xdist_group("kills")
 @pytest.mark.parametrize("seed", range(CHAINS))
