@@ -22,8 +22,9 @@ WARM_UP = 1 / 3
 """The share of a run in which queues and caches fill, and Java compiles what runs often."""
 EVERY_S = 1.0
 MOST_KB_PER_S = 100.0
-"""Far below what was ever wrong: rows that are kept made 35,000, batches in cycles 400. Far above
-the noise: over the last 400 s of 600, memory that goes up and down by 50 MB shows a slope of 20."""
+"""Far below what was ever wrong: rows that were kept made 35,000, batches in cycles 750. Above
+what is no leak: Spark's Java still compiles after minutes, which made 89 within 300 s, and 5 within
+600; the local engine made less than 0."""
 WHOLE_HEAP = "-Xms512m -XX:+AlwaysPreTouch"
 """Java takes all of its heap at the start, and not bit by bit; what leaks inside ends the run."""
 PROC = Path("/proc")
@@ -60,8 +61,9 @@ def test_memory_is_flat_after_the_warm_up(engine: str, app: str, tmp_path: Path)
     warm_s = samples[-1].at_s - (1 - WARM_UP) * SECONDS
     warm = [sample for sample in samples if sample.at_s >= warm_s]
     growth_kb_per_s = slope(warm)
-    megabytes = [sample.kb / 1024 for sample in warm]
-    found = f"{min(megabytes):.0f} to {max(megabytes):.0f} MB, {growth_kb_per_s:+.1f} kB/s"
+    # A process that was counted between fork and exec is there twice: percentiles leave it out.
+    least, most = np.percentile([sample.kb / 1024 for sample in warm], [5, 95])
+    found = f"{least:.0f} to {most:.0f} MB, {growth_kb_per_s:+.1f} kB/s"
     print(f"{app} on {engine}, after {WARM_UP:.0%} of {SECONDS:.0f} s: {found}")
     assert growth_kb_per_s < MOST_KB_PER_S, found
 
