@@ -279,7 +279,7 @@ def rehearsal_of(sink: Any, cleaning: ExitStack) -> Any:
     A sink may say so itself, by a method `rehearsal` that makes such a sink.
     """
     if isinstance(sink, CollectSink):
-        return collect()
+        return collect(sink.limit)
     if isinstance(sink, DirectorySink):
         folder = cleaning.enter_context(TemporaryDirectory(prefix="rehearsal-"))
         return DirectorySink(Path(folder), sink._encoding, overwrite=True)
