@@ -24,6 +24,7 @@ from anabranch.planning.profile import OperatorProfile, State, chain
 from anabranch.testing.busy import busy_flow
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.conftest import spark
+from tests.sampling import thorough
 
 __all__ = ["spark"]  # a fixture: one session for all tests of a worker
 
@@ -138,6 +139,7 @@ def test_results_on_threads_are_those_of_one_thread_whatever_a_policy_does() -> 
     assert rows_of(flow) == run_sequential(chain_of(ROWS)).rows("sink")
 
 
+@thorough
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_results_on_spark_are_those_of_one_thread_whatever_a_policy_does(

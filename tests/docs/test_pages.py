@@ -30,6 +30,7 @@ PAGES = [
 ]
 WRITTEN = [*PAGES, DOCS / "figures.md", *sorted((DOCS / "tutorial").glob("*.md"))]
 RUN = ("python", "console")
+SLOW = {"how-to/sizing.md", "how-to/operator.md"}
 NEEDS = re.compile(r"\A---\n(?:.*\n)*?needs: (\w+)\n")
 
 
@@ -43,8 +44,10 @@ def needs_of(page: Path) -> str | None:
 
 
 def with_marks(page: Path) -> object:
-    marks = [thorough, pytest.mark.spark, pytest.mark.xdist_group("spark")]
-    return pytest.param(page, id=name_of(page), marks=marks if needs_of(page) == "spark" else [])
+    needs_spark = needs_of(page) == "spark"
+    marks = [thorough, pytest.mark.spark, pytest.mark.xdist_group("spark")] if needs_spark else []
+    marks += [thorough] if name_of(page) in SLOW else []
+    return pytest.param(page, id=name_of(page), marks=marks)
 
 
 def runs(page: Path) -> bool:

@@ -20,11 +20,12 @@ from typer.testing import CliRunner
 from anabranch.apps import APPS
 from anabranch.cli import cli
 from tests.pages import REPOSITORY
+from tests.sampling import thorough
 from tests.view.web.browser import chromium, opened
 
 __all__ = ["chromium", "opened"]
 
-pytestmark = pytest.mark.xdist_group("site")  # built once
+pytestmark = [thorough, pytest.mark.xdist_group("site")]  # built once
 
 MISSING = "mkdocs is not installed (make install)"
 LOADED = {"src", "srcset", "poster", "data"}

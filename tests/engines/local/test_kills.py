@@ -12,11 +12,13 @@ import pytest
 from anabranch.io.read_back import read_back
 from anabranch.testing.sequential import run_sequential
 from tests.engines.local.counting_job import flow_of
+from tests.sampling import thorough
 
 KILLS = 4
 REPOSITORY = Path(__file__).resolve().parents[3]
 
 
+@thorough
 @pytest.mark.timeout(300)
 @pytest.mark.xdist_group("kills")
 def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess
 from tests.engines.spark.short_lived import environment
+from tests.sampling import thorough
 
 ROWS = [{"k": "abc"[number % 3], "v": number} for number in range(60)]
 
@@ -251,6 +252,7 @@ class TestToldByWorkers:
         assert len(trace.splitlines()) < 12
         assert len(read_back(tmp_path / "out")) == 40  # what was committed before stays
 
+    @thorough
     @pytest.mark.timeout(300)
     def test_a_program_with_such_an_operator_ends_with_one_screen_of_text(
         self, tmp_path: Path

@@ -20,6 +20,7 @@ from anabranch.engines.spark.program import Batch
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
 from tests.engines.spark.short_lived import environment
+from tests.sampling import thorough
 
 
 def described(flow: Flow, plan: Plan, version: int = 3) -> str:
@@ -116,7 +117,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def of_spark(test: Any) -> Any:
     """The first of them starts a Spark of its own."""
-    for mark in (pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)):
+    group = pytest.mark.xdist_group("spark")
+    for mark in (thorough, pytest.mark.spark, group, pytest.mark.timeout(300)):
         test = mark(test)
     return test
 

@@ -17,6 +17,7 @@ from anabranch.events import Observed, RunEnded
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
 from tests.engines.spark.short_lived import environment
+from tests.sampling import thorough
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -120,6 +121,7 @@ print("active:", handle.is_active)
 """
 
 
+@thorough
 @pytest.mark.timeout(300)
 def test_stopping_the_session_under_a_run_ends_it_with_an_error(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(STOPPED_UNDERNEATH)
