@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from anabranch.cli import main
-from tests.sampling import SOAK, some
+from tests.sampling import SOAK, some, thorough
 
 settings.register_profile(
     "default", derandomize=True, deadline=None, print_blob=True, max_examples=some(100)
@@ -29,6 +29,14 @@ if SOAK:
         suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile("soak" if SOAK else "default")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the browser to `make test-all`."""
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker(thorough)
 
 
 class Ran(NamedTuple):

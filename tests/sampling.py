@@ -6,6 +6,8 @@ those that hypothesis draws examples for.
 """
 
 import os
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,16 @@ ALL = SOAK > 0 or os.environ.get("ANABRANCH_TESTS") == "all"
 
 thorough = pytest.mark.thorough
 sampled = pytest.mark.sampled
+
+
+def few(values: Iterable[Any], keep: int) -> list[Any]:
+    """Parameters of a test: `keep` of them, evenly spread, in `make test`; the others thorough."""
+    found = list(values)
+    kept = {number * len(found) // keep for number in range(keep)}
+    return [
+        value if place in kept else pytest.param(value, marks=thorough)
+        for place, value in enumerate(found)
+    ]
 
 
 def some(everything: int, share: int = 4) -> int:

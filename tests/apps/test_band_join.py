@@ -13,6 +13,7 @@ import anabranch as ab
 from anabranch.apps import app, band_join
 from anabranch.errors import UnknownNameError
 from anabranch.testing.sequential import run_sequential
+from tests.sampling import thorough
 
 NOON = datetime(2024, 1, 1, 12)
 MINUTE = timedelta(seconds=60)
@@ -148,6 +149,7 @@ def test_files_without_the_names_of_their_streams_are_refused():
         band_join.build(input="both.csv")
 
 
+@thorough
 def test_it_does_not_matter_how_it_is_run():
     report = ab.check(small(), cases=12, rows=60, processes=0)
     assert report.ok, report

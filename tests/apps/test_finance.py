@@ -16,6 +16,7 @@ from anabranch.errors import BuildError
 from anabranch.graph import Role
 from anabranch.io import memory
 from anabranch.testing.sequential import run_sequential
+from tests.sampling import thorough
 
 OPENING = datetime(2024, 1, 2, 9, 30)
 LARGEST = 2**31 - 1
@@ -183,6 +184,7 @@ def test_there_are_names_for_as_many_tickers_as_are_allowed():
     assert made["ticker"].null_count == 0
 
 
+@thorough
 @pytest.mark.parametrize(("window", "cases", "rows"), [(4, 12, 32), (1, 2, 24), (7, 2, 40)])
 def test_it_does_not_matter_how_it_is_run(window, cases, rows):
     flow = finance.build(rows=rows, tickers=3, window=window, rate_per_s=1000)

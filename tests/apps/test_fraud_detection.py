@@ -14,6 +14,7 @@ from anabranch.errors import BuildError
 from anabranch.io import memory
 from anabranch.io.saving import save
 from anabranch.testing.sequential import run_sequential
+from tests.sampling import thorough
 
 USUAL, SAME = "NNN", 0.86 * 0.96 * 0.88
 STRANGE = ["HHS", "LNL"]
@@ -105,6 +106,7 @@ def test_a_type_that_does_not_exist_harms_no_other():
     assert "unknown type 'XYZ'" in found["bad"]["error"][0].as_py()
 
 
+@thorough
 def test_it_does_not_matter_how_it_is_run():
     flow = fraud_detection.build(rows=100, accounts=3, stolen=0.3)
     ab.check(flow, cases=12, rows=100, processes=0).raise_if_different()
@@ -119,6 +121,7 @@ def with_unknown_types(rows, every):
     return fraud_detection.build(rows=0).reading({"transactions": memory(table)})
 
 
+@thorough
 def test_nor_does_it_where_every_third_type_does_not_exist():
     flow = with_unknown_types(90, every=3)
     assert run_sequential(flow).outputs["bad"].num_rows == 30

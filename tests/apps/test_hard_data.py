@@ -14,6 +14,7 @@ from anabranch.operators.timed import Timed
 from anabranch.testing.recording import Recording
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import EVERYTHING, cases
+from tests.sampling import few
 
 ANY_TEXT_WILL_DO = {"word-count", "synthetic-word-count"}
 BROKEN = ["}{", "no such row", '"1', "\t,,,,,,,,,,", "[]", "9999"]
@@ -137,7 +138,7 @@ def expected(name: str):
     return run_sequential(generated(name))
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", few(PLACES, 1))
 @pytest.mark.parametrize("when", TIMES)
 @pytest.mark.parametrize("name", [n for n in WITH_FILES if clocked(n)])
 def test_a_row_of_a_wrong_time_harms_no_other(name, when, place, tmp_path):

@@ -11,6 +11,7 @@ import anabranch as ab
 from anabranch.apps import app, hashtag_sequences
 from anabranch.errors import BuildError, SchemaError
 from anabranch.testing.sequential import run_sequential
+from tests.sampling import thorough
 
 WHOLE = "wake up world"
 
@@ -164,6 +165,7 @@ def test_it_says_what_it_found():
     )
 
 
+@thorough
 def test_it_does_not_matter_how_it_is_run():
     report = ab.check(
         hashtag_sequences.build(rows=100, distinct=12), cases=12, rows=100, processes=0

@@ -30,6 +30,7 @@ from tests.apps.linear_road_rows import (
     told,
 )
 from tests.apps.references.linear_road import expected
+from tests.sampling import thorough
 
 SMALL = {"rows": 100, "vehicles": 8, "accidents": 0.5, "requests": 0.15, "free_cars": 1, "seed": 24}
 BUSY = {"rows": 30_000, "vehicles": 700, "accidents": 0.05, "requests": 0.05, "xways": 2}
@@ -319,6 +320,7 @@ class TestAsAWhole:
         assert len(wanted["late"]) >= late
         assert wanted["unanswered"]
 
+    @thorough
     def test_it_does_not_matter_how_it_is_run(self):
         ab.check(linear_road.build(**SMALL), cases=1, rows=100, processes=0).raise_if_different()
 

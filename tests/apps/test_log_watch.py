@@ -15,6 +15,7 @@ from anabranch.io import collect, memory
 from anabranch.operators.parse_syslog import MONTHS
 from anabranch.planning.regions import regions
 from anabranch.testing.sequential import run_sequential
+from tests.sampling import thorough
 
 START = datetime(2026, 3, 4, 12)
 CHAIN = ["RawLines", "Lines", "ParsedLines", "RawEvents", "Events", "Range", "Cutoff"]
@@ -212,6 +213,7 @@ def test_one_host_with_most_of_the_failures(batch_rows):
     assert (row["rhost"], row["seconds"], row["bursts"]) == ("192.0.2.7", 6, 180)
 
 
+@thorough
 def test_it_does_not_matter_how_it_is_run():
     flow = log_watch.build(rows=70, break_ins=0.15)
     assert len(run_sequential(flow).rows("out")) > 3

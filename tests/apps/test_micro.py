@@ -24,6 +24,7 @@ from anabranch.graph import Role, StateKind
 from anabranch.planning.regions import regions
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import cases
+from tests.sampling import thorough
 
 VARIANTS = [name for name in APPS if name.startswith("micro")]
 EDGES = [0, 1, -1, 2**63 - 1, -(2**63)]
@@ -111,6 +112,7 @@ def test_a_stateful_operator_counts_all():
     assert values(through(CountAll(0), source)) == [0, 1, 2, 3, 4]
 
 
+@thorough
 @pytest.mark.parametrize("selectivity", [1.0, 0.6, 1.5])
 def test_it_does_not_matter_how_a_stateful_operator_is_run(selectivity):
     source = numbers(list(range(40)))
@@ -199,6 +201,7 @@ def test_selectivities_of_the_chain_are_multiplied_with_a_factor():
     assert found["out"].num_rows / 50_000 == pytest.approx((0.9 * 0.8) ** 7, rel=0.1)
 
 
+@thorough
 @pytest.mark.parametrize("name", VARIANTS)
 def test_it_does_not_matter_how_it_is_run(name):
     flow = app(name).build(**{**cases()[name].small, "rows": 30, "keys": 3})

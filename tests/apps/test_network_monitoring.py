@@ -9,6 +9,7 @@ from anabranch.io import memory
 from anabranch.planning.regions import regions
 from anabranch.testing.sequential import run_sequential
 from tests.apps.test_log_watch import UBUNTU, accepted, failed, on_threads, said
+from tests.sampling import thorough
 
 
 def fed(lines, **properties):
@@ -115,6 +116,7 @@ def test_every_host_may_come_once():
     assert found.num_rows == 50_000
 
 
+@thorough
 def test_it_does_not_matter_how_it_is_run():
     flow = network_monitoring.build(rows=70, failures=3)
     assert len(run_sequential(flow).rows("out")) > 3

@@ -11,6 +11,7 @@ from anabranch.graph import Role
 from anabranch.io.saving import save
 from anabranch.testing.sequential import run_sequential
 from tests.apps.nexmark_rows import ask, at, auction, bid, fed, found
+from tests.sampling import thorough
 
 
 def test_what_comes_too_late_goes_to_a_sink_of_its_own():
@@ -24,6 +25,7 @@ def test_what_comes_too_late_goes_to_a_sink_of_its_own():
     assert result.rows("bid.late") == []
 
 
+@thorough
 @pytest.mark.parametrize("query", list(QUERIES))
 def test_it_does_not_matter_how_a_query_is_run(query):
     report = ab.check(build(query=query, rows=5000, rate_per_s=20.0), cases=4, rows=50, processes=0)

@@ -14,6 +14,7 @@ import anabranch as ab
 from anabranch.apps import app, sentiment
 from anabranch.errors import BuildError
 from anabranch.testing.sequential import run_sequential
+from tests.sampling import thorough
 
 NOON = datetime(2014, 3, 24, 12)
 TIME_FORMAT = "%a %b %d %H:%M:%S +0000 %Y"
@@ -342,6 +343,7 @@ def test_it_says_what_it_found():
     assert lines[2].split()[0] == "1"
 
 
+@thorough
 def test_it_does_not_matter_how_it_is_run():
     report = ab.check(
         sentiment.build(rows=100, rate_per_s=0.1, distinct=20, users=10, malformed=0.05),

@@ -8,6 +8,7 @@ import pytest
 import anabranch as ab
 from anabranch.apps import app, synthetic_word_count, word_count
 from anabranch.testing.sequential import run_sequential
+from tests.sampling import thorough
 
 
 def collected(flow):
@@ -72,6 +73,7 @@ def test_an_empty_file_has_no_words(tmp_path):
     assert str(synthetic_word_count.Summary.of({"out": table})) == "top words of 0:"
 
 
+@thorough
 def test_it_does_not_matter_how_it_is_run():
     report = ab.check(quick(text="a b  a\n\nc a b\nb b\n c\n" * 5), cases=12, rows=25, processes=0)
     assert report.ok, report

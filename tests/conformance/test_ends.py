@@ -43,11 +43,13 @@ What they tell as changes stands behind a clock, which holds the last tuples unt
 
 
 def some(names: list[str], *few: str) -> list[object]:
-    """Flows by engine; on the slow one, a few unless all are asked for."""
+    """Flows by engine; unless all are asked for, a few on the slow one and more on the other."""
+    sample = {engine: few if engine == SLOW else {*few, *names[::6]} for engine in ENGINES}
     return [
         marked(engine, name)
         for engine in ENGINES
-        for name in (names if ALL or engine != SLOW else few)
+        for name in names
+        if ALL or name in sample[engine]
     ]
 
 

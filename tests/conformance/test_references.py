@@ -12,12 +12,14 @@ from anabranch.flow import Flow
 from anabranch.planning.plan import DEFAULT_BATCH_ROWS
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import Rows, cases, disagreement, rows_of
-from tests.conformance.ways import PLANS, marked, plans_of, run_by, sequential, wide
+from tests.conformance.ways import PLANS, SLOW, marked, plans_of, run_by, sequential, wide
 from tests.sampling import ALL, sampled
 
 pytestmark = sampled
 
 SIZES = ("small", "large", "shuffled")
+ON_SPARK = ("word-count", "spike-detection", "linear-road", "sentiment", "nexmark-q4", "nexmark-q5")
+"""Applications that stand for all of them on Spark in `make test`: every kind of state."""
 
 
 @cache
@@ -44,7 +46,9 @@ def test_every_reference_has_something_to_compare(name):
     assert len(large["out"]) > len(small["out"])
 
 
-@pytest.mark.parametrize(("name", "size"), [(name, s) for name in APPS for s in sizes_of(name)])
+@pytest.mark.parametrize(
+    ("name", "size"), [(name, s) for name in APPS for s in (sizes_of(name) if ALL else SIZES[:1])]
+)
 def test_the_sequential_run_is_what_the_definition_says(name, size):
     flow, expected = defined(name, size)
     got = run_sequential(flow).outputs
@@ -72,7 +76,7 @@ def on_engines() -> list[object]:
     return [
         marked(engine, name, size, kind)
         for engine in ENGINES
-        for name in APPS
+        for name in (APPS if ALL or engine != SLOW else ON_SPARK)
         for size in (sizes_of(name) if ALL else sizes_of(name)[-1:])
         for kind in (PLANS if ALL else ["changing"])
     ]

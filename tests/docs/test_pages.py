@@ -19,6 +19,7 @@ import pytest
 from tests.docs.running import Ran, follow
 from tests.engines.spark import short_lived
 from tests.pages import REPOSITORY, agrees, belittling_words, blocks_of
+from tests.sampling import thorough
 
 DOCS = REPOSITORY / "docs"
 TUTORIAL = ("write", "test", "run", "watch", "cluster")
@@ -42,7 +43,7 @@ def needs_of(page: Path) -> str | None:
 
 
 def with_marks(page: Path) -> object:
-    marks = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+    marks = [thorough, pytest.mark.spark, pytest.mark.xdist_group("spark")]
     return pytest.param(page, id=name_of(page), marks=marks if needs_of(page) == "spark" else [])
 
 
@@ -118,6 +119,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     told.end()
 
 
+@thorough
 @pytest.mark.spark
 @pytest.mark.xdist_group("kills")  # like other tests that start a cluster, one at a time
 @pytest.mark.timeout(1200)  # a page alone follows those before it first
