@@ -34,7 +34,7 @@ def test_a_seed_decides_everything(draw):
 
 
 def test_kinds_come_in_the_fractions_of_table_1(many):
-    shares = {state: sum(one.state is state for one in many) / len(many) for state in State}
+    shares = {state: sum(one.state is state for one in many) / len(many) for state in StateKind}
     assert shares[StateKind.STATELESS] == pytest.approx(0.4, abs=0.02)
     assert shares[StateKind.PARTITIONED] == pytest.approx(0.2, abs=0.02)
     assert shares[StateKind.STATEFUL] == pytest.approx(0.4, abs=0.02)
