@@ -27,8 +27,9 @@ from anabranch.apps.word_count import split, zipf_lines
 from anabranch.engines.handle import Run
 from anabranch.events import Decision, Event, Observation, Observed, Reconfiguration
 from anabranch.flow import Flow
+from anabranch.graph import StateKind
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.planning.regions import RegionKind, regions
 from anabranch.reproduce.stretch.pace import Pace, PacedSource
 from anabranch.testing.busy import Counting
@@ -37,8 +38,8 @@ CHAIN = chain(
     [
         OperatorProfile("parse", 1.0),
         OperatorProfile("score", 9.0, selectivity=0.8),
-        OperatorProfile("count", 2.0, state=State.PARTITIONED, key=("user",)),
-        OperatorProfile("number", 1.0, state=State.STATEFUL),
+        OperatorProfile("count", 2.0, state=StateKind.PARTITIONED, key=("user",)),
+        OperatorProfile("number", 1.0, state=StateKind.STATEFUL),
     ],
     unit="us",
 )

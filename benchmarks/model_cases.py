@@ -15,9 +15,10 @@ from local_streams import zipf_lines
 import anabranch as ab
 from anabranch.apps.word_count import split
 from anabranch.flow import Flow
+from anabranch.graph import StateKind
 from anabranch.planning.answer import RegionChoice
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, Profile, State, chain
+from anabranch.planning.profile import OperatorProfile, Profile, chain
 from anabranch.testing.busy import SOURCE, Counting, busy_flow
 from anabranch.testing.replay import Replay, replaying
 
@@ -39,9 +40,9 @@ STATELESS = chain(
 MIXED = chain(
     [
         OperatorProfile("read", 3.0),
-        OperatorProfile("count", 5.0, selectivity=0.7, state=State.PARTITIONED, key=("user",)),
-        OperatorProfile("rank", 3.0, state=State.PARTITIONED, key=("user",)),
-        OperatorProfile("number", 2.0, state=State.STATEFUL),
+        OperatorProfile("count", 5.0, selectivity=0.7, state=StateKind.PARTITIONED, key=("user",)),
+        OperatorProfile("rank", 3.0, state=StateKind.PARTITIONED, key=("user",)),
+        OperatorProfile("number", 2.0, state=StateKind.STATEFUL),
     ],
     unit="us",
 )

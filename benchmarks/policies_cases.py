@@ -18,8 +18,9 @@ from anabranch.adapt.topology import Topology
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.engines.simulator.scenario import JOKER_SWITCH, LOCAL_SWITCH, Load, Scenario
 from anabranch.flow import Flow
+from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
-from anabranch.planning.profile import OperatorProfile, Profile, State, StreamProfile
+from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
 from anabranch.testing.random_loads import TRACES, TraceSettings, random_load, random_troubles
 from anabranch.testing.random_profiles import ChainSettings, random_chain, random_graph
 
@@ -110,7 +111,7 @@ def draw(number: int, seed: int, trace: TraceSettings, attempt: int = 0) -> Case
 def with_readers(profile: Profile) -> Profile:
     """A thread that reads in front of each first operator: queues are between threads."""
     first = [o.name for o in profile.operators if not profile.into(o.name)]
-    readers = [OperatorProfile(f"read-{n}", READ_US, 1.0, State.STATEFUL) for n in first]
+    readers = [OperatorProfile(f"read-{n}", READ_US, 1.0, StateKind.STATEFUL) for n in first]
     streams = [StreamProfile(f"read-{n}", n, 1.0) for n in first]
     return replace(
         profile,

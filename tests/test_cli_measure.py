@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 from anabranch.cli import measuring
 from anabranch.engines.measuring.calibration import Calibrated
 from anabranch.errors import PlanError, UnknownNameError
+from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.machine_file import read_machine
 from anabranch.planning.models.spark import SparkCosts
-from anabranch.planning.profile import Overheads, State
+from anabranch.planning.profile import Overheads
 from anabranch.planning.profile_file import read_profile
 from anabranch.planning.spark_file import read_spark_costs, with_spark_costs
 
@@ -46,7 +47,7 @@ def test_a_profile_is_shown_and_written(run, tmp_path):
     assert shown.exit_code == 0
     profile = read_profile(file.read_text())
     assert (profile.app, profile.unit) == ("word-count", "us")
-    assert profile.by_name["count"].state is State.PARTITIONED
+    assert profile.by_name["count"].state is StateKind.PARTITIONED
     lines = shown.stdout.splitlines()
     assert [line.split()[0] for line in lines[2:7]] == [o.name for o in profile.operators]
     assert "memory traffic is not read" in shown.stdout

@@ -11,9 +11,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
-from anabranch.cli.ports import with_ports
 
 import anabranch.cli.running
+from anabranch.cli.ports import with_ports
 from anabranch.cli.watching import Wanted, watching
 from anabranch.events import Observed, RunEnded, RunStarted
 from anabranch.view.journal import read_journal

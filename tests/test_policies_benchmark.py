@@ -15,9 +15,10 @@ from anabranch.adapt.policy import Pace, Proposal
 from anabranch.engines.engine import Options
 from anabranch.engines.simulator.engine import SimulatorEngine
 from anabranch.engines.simulator.scenario import Load, Scenario
+from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.testing.random_loads import TraceSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -45,9 +46,9 @@ def small_case(**changes):
     """A reader, and a region that can have replicas or two pipelines; 6 ms of work a tuple."""
     profile = chain(
         [
-            OperatorProfile("read", 0.1, state=State.STATEFUL),
+            OperatorProfile("read", 0.1, state=StateKind.STATEFUL),
             OperatorProfile("parse", 4.0),
-            OperatorProfile("count", 2.0, state=State.PARTITIONED, key=("word",)),
+            OperatorProfile("count", 2.0, state=StateKind.PARTITIONED, key=("word",)),
         ],
         unit="ms",
     )

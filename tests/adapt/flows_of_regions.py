@@ -4,7 +4,8 @@ from itertools import pairwise
 
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.flow import Flow
-from anabranch.planning.profile import OperatorProfile, Profile, State, StreamProfile
+from anabranch.graph import StateKind
+from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
 
 
 def line_of_regions(*regions: str) -> Flow:
@@ -29,5 +30,5 @@ def graph_of_regions(**followers: str) -> Flow:
 def _operator(step: str, region: str) -> OperatorProfile:
     name = step.removesuffix("!")
     if step.endswith("!"):
-        return OperatorProfile(name, 1.0, state=State.STATEFUL)
-    return OperatorProfile(name, 1.0, state=State.PARTITIONED, key=(f"key of {region}",))
+        return OperatorProfile(name, 1.0, state=StateKind.STATEFUL)
+    return OperatorProfile(name, 1.0, state=StateKind.PARTITIONED, key=(f"key of {region}",))

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.events import Observation
 from anabranch.flow import Flow
+from anabranch.graph import StateKind
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.planning.profile import OperatorProfile, chain
 from tests.adapt.scripted import observation
 
 NAMES = ("a", "b", "c")
@@ -19,7 +20,7 @@ def three_regions() -> Flow:
     return flow_of(
         chain(
             [
-                OperatorProfile(name, 1.0, state=State.PARTITIONED, key=(f"key_{name}",))
+                OperatorProfile(name, 1.0, state=StateKind.PARTITIONED, key=(f"key_{name}",))
                 for name in NAMES
             ]
         )
@@ -28,7 +29,7 @@ def three_regions() -> Flow:
 
 def two_steps_of_one_region() -> Flow:
     """A chain of two steps with the same key, which can be cut into two pipelines."""
-    keyed = {"state": State.PARTITIONED, "key": ("k",)}
+    keyed = {"state": StateKind.PARTITIONED, "key": ("k",)}
     return flow_of(chain([OperatorProfile(name, 1.0, **keyed) for name in ("one", "two")]))
 
 

@@ -21,17 +21,18 @@ from anabranch.events import (
     StepMetrics,
 )
 from anabranch.flow import Flow
+from anabranch.graph import StateKind
 from anabranch.planning.flow_model import FlowModel
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, chain
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
 from tests.adapt.scripted import ScriptedRun
 
 PARSE_COUNT_TOP = chain(
     [
         OperatorProfile("parse", 30.0, 2.0),
-        OperatorProfile("count", 20.0, state=State.PARTITIONED, key=("word",)),
-        OperatorProfile("top", 4.0, state=State.STATEFUL),
+        OperatorProfile("count", 20.0, state=StateKind.PARTITIONED, key=("word",)),
+        OperatorProfile("top", 4.0, state=StateKind.STATEFUL),
     ],
     unit="us",
 )
@@ -84,7 +85,7 @@ class Modelled:
         """The profile with the source and the sink of the flow."""
         first, last = self.profile.operators[0], self.profile.operators[-1]
         source = OperatorProfile(f"{first.name}.input", 0.0)
-        sink = OperatorProfile(f"{last.name}.output", 0.0, state=State.STATEFUL)
+        sink = OperatorProfile(f"{last.name}.output", 0.0, state=StateKind.STATEFUL)
         return chain([source, *self.profile.operators, sink], unit="us")
 
     def observe(self, plan: Plan, second: int) -> Observation:

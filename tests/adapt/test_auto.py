@@ -15,8 +15,9 @@ from anabranch.adapt.guards import threads
 from anabranch.adapt.policies.auto import Auto
 from anabranch.adapt.seen import Limits
 from anabranch.adapt.topology import Topology
+from anabranch.graph import StateKind
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, Profile, State, chain
+from anabranch.planning.profile import OperatorProfile, Profile, chain
 from tests.adapt.modelled import PARSE_COUNT_TOP, Modelled
 from tests.adapt.scripted import ScriptedRun, seen
 from tests.sampling import some
@@ -65,8 +66,8 @@ def test_what_the_load_no_longer_needs_is_given_back() -> None:
 
 ASKS = chain(
     [
-        OperatorProfile("ask", 20.0, state=State.PARTITIONED, key=("bike",), wait=980.0),
-        OperatorProfile("note", 4.0, state=State.STATEFUL),
+        OperatorProfile("ask", 20.0, state=StateKind.PARTITIONED, key=("bike",), wait=980.0),
+        OperatorProfile("note", 4.0, state=StateKind.STATEFUL),
     ],
     unit="us",
 )
@@ -204,7 +205,7 @@ OPERATORS = st.builds(
     name=st.just(""),
     cost=st.floats(1.0, 100.0),
     selectivity=st.sampled_from([0.3, 0.7, 1.0, 2.0]),
-    state=st.sampled_from([State.STATELESS, State.PARTITIONED, State.STATEFUL]),
+    state=st.sampled_from([StateKind.STATELESS, StateKind.PARTITIONED, StateKind.STATEFUL]),
 )
 
 
@@ -217,7 +218,7 @@ def chains(draw: st.DrawFn) -> Profile:
             o.cost,
             o.selectivity,
             o.state,
-            ("k",) if o.state is State.PARTITIONED else (),
+            ("k",) if o.state is StateKind.PARTITIONED else (),
         )
         for n, o in enumerate(drawn)
     ]

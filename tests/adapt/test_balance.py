@@ -14,14 +14,15 @@ from anabranch.adapt.policies.balance import Balance
 from anabranch.adapt.reckoning.region_loads import loads_of, split
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.events import HotKey, Observation
+from anabranch.graph import StateKind
 from anabranch.planning.balancing import replica_loads
 from anabranch.planning.bucket_map import balanced, moved
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.planning.profile import OperatorProfile, chain
 from tests.adapt.scripted import ScriptedRun, observation, seen
 from tests.sampling import some
 
-FLOW = flow_of(chain([OperatorProfile("a", 1.0, state=State.PARTITIONED, key=("k",))]))
+FLOW = flow_of(chain([OperatorProfile("a", 1.0, state=StateKind.PARTITIONED, key=("k",))]))
 BUCKETS = len(Plan.sequential(FLOW).region("a").bucket_map)
 
 

@@ -18,9 +18,10 @@ from anabranch.engines.handle import Result
 from anabranch.engines.registry import Simulated
 from anabranch.events import Decision
 from anabranch.flow import Flow
+from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.testing.busy import busy_flow
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.conftest import spark
@@ -35,8 +36,8 @@ PATIENCE_S = 90.0
 CHAIN = chain(
     [
         OperatorProfile("parse", 0.2),
-        OperatorProfile("count", 0.2, state=State.PARTITIONED, key=("user",)),
-        OperatorProfile("number", 0.1, state=State.STATEFUL),
+        OperatorProfile("count", 0.2, state=StateKind.PARTITIONED, key=("user",)),
+        OperatorProfile("number", 0.1, state=StateKind.STATEFUL),
     ],
     unit="us",
 )
@@ -192,8 +193,8 @@ def test_a_plan_that_is_given_stays_unless_a_policy_is_asked_for() -> None:
 
 
 def _whole(profile):  # type: ignore[no-untyped-def]
-    source = OperatorProfile("source", 0.01, state=State.STATELESS)
-    sink = OperatorProfile("sink", 0.01, state=State.STATEFUL)
+    source = OperatorProfile("source", 0.01, state=StateKind.STATELESS)
+    sink = OperatorProfile("sink", 0.01, state=StateKind.STATEFUL)
     return chain([source, *profile.operators, sink], unit="us")
 
 

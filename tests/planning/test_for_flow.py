@@ -7,11 +7,12 @@ import pytest
 import anabranch as ab
 from anabranch.apps import word_count
 from anabranch.errors import PlanError
+from anabranch.graph import StateKind
 from anabranch.planning.answer import Answer, RegionChoice
 from anabranch.planning.for_flow import as_plan, problem_for
 from anabranch.planning.machine import Machine
 from anabranch.planning.planners.registry import PLANNERS
-from anabranch.planning.profile import OperatorProfile, Overheads, State, chain
+from anabranch.planning.profile import OperatorProfile, Overheads, chain
 
 FOUR = Machine.of_cores(4)
 
@@ -22,8 +23,8 @@ def profile(count_cost: float = 8.0):
             OperatorProfile("lines", 1.0),
             OperatorProfile("split", 6.0, selectivity=1.0),
             OperatorProfile("count.combine", 2.0),
-            OperatorProfile("count", count_cost, state=State.PARTITIONED, key=("word",)),
-            OperatorProfile("out", 1.0, state=State.STATEFUL),
+            OperatorProfile("count", count_cost, state=StateKind.PARTITIONED, key=("word",)),
+            OperatorProfile("out", 1.0, state=StateKind.STATEFUL),
         ]
     )
 

@@ -8,9 +8,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from anabranch.errors import PlanError
+from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.machine_file import machine_text, read_machine
-from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, StreamProfile
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, StreamProfile
 from anabranch.planning.profile_file import profile_text, read_profile
 from anabranch.testing.random_profiles import TABLE_1, random_graph
 
@@ -75,7 +76,7 @@ def test_a_profile_is_what_its_file_says(seed: int, operators: int):
 
 def test_everything_that_is_known_of_an_operator_is_kept():
     known = OperatorProfile(
-        "count", 2.0, 0.5, State.PARTITIONED, ("a", "b"), 7, 40.0, 80.0, 1.0, 9.0, 1000, 0.2
+        "count", 2.0, 0.5, StateKind.PARTITIONED, ("a", "b"), 7, 40.0, 80.0, 1.0, 9.0, 1000, 0.2
     )
     profile = Profile((known,), (), Overheads(1.0, 2.0), "us", 1.2, "word-count")
     assert read_profile(profile_text(profile)) == profile

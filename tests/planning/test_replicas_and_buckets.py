@@ -9,11 +9,12 @@ import pytest
 import anabranch as ab
 from anabranch.errors import PlanError
 from anabranch.flow import Flow
+from anabranch.graph import StateKind
 from anabranch.planning.for_flow import as_plan, problem_for
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
 from anabranch.planning.planners.registry import PLANNERS
-from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.planning.starting import side_by_side
 from anabranch.testing.random_plans import random_plan
 
@@ -72,8 +73,8 @@ def test_random_plans_and_the_plan_to_start_with_keep_to_the_buckets(buckets: in
 @pytest.mark.parametrize("name", PLANNERS)
 def test_planners_keep_to_the_buckets(name: str):
     flow = flow_of(buckets=2)
-    dear = OperatorProfile("sum", 90.0, state=State.PARTITIONED, key=("k",))
-    last = OperatorProfile("out", 1.0, state=State.STATEFUL)
+    dear = OperatorProfile("sum", 90.0, state=StateKind.PARTITIONED, key=("k",))
+    last = OperatorProfile("out", 1.0, state=StateKind.STATEFUL)
     profile = chain([OperatorProfile("s", 1.0), dear, last])
     machine = Machine.of_cores(8)
     plan = as_plan(flow, PLANNERS[name](problem_for(flow, profile, machine, threads=8)))

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.errors import PlanError
+from anabranch.graph import StateKind
 from anabranch.planning.answer import Answer
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.fission import estimate
 from anabranch.planning.models.latency import latency
-from anabranch.planning.profile import OperatorProfile, Overheads, State, chain
+from anabranch.planning.profile import OperatorProfile, Overheads, chain
 from anabranch.planning.sizing import MODEL_ERROR, Fit, Shortfall, Target, bounds, size
 from anabranch.planning.sizing_batches import Batches, fewest_slots
 from anabranch.planning.sizing_threads import CALL_S, Cores, fewest_cores
@@ -22,7 +23,7 @@ from tests.sampling import some
 
 PARSE = OperatorProfile("parse", 3.0)
 COUNT = OperatorProfile("count", 1.0)
-READ = OperatorProfile("read", 0.5, state=State.STATEFUL)
+READ = OperatorProfile("read", 0.5, state=StateKind.STATEFUL)
 WORK = chain([READ, PARSE, COUNT], unit="ms")
 RUNS = (("read",), ("parse", "count"))
 PLACE = Cores(Machine.of_cores(1), RUNS)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from anabranch.errors import BuildError
+from anabranch.graph import StateKind
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, Profile, State, StreamProfile, chain
+from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile, chain
 from anabranch.planning.regions import regions
 from anabranch.testing import busy, random_plan, run_interleaved, run_sequential
 from anabranch.testing.busy import Counting, busy_flow
@@ -20,10 +21,10 @@ def mixed_chain() -> Profile:
         [
             OperatorProfile("parse", 0.1, selectivity=2.5),
             OperatorProfile(
-                "count", 0.1, selectivity=0.5, state=State.PARTITIONED, key=("user",), keys=7
+                "count", 0.1, selectivity=0.5, state=StateKind.PARTITIONED, key=("user",), keys=7
             ),
             OperatorProfile("clean", 0.1),
-            OperatorProfile("order", 0.1, selectivity=1.5, state=State.STATEFUL),
+            OperatorProfile("order", 0.1, selectivity=1.5, state=StateKind.STATEFUL),
             OperatorProfile("some", 0.1, selectivity=0.3),
         ],
         unit="us",
@@ -87,7 +88,7 @@ def test_an_operator_works_in_proportion_to_its_cost_and_its_tuples(monkeypatch)
 
 def test_the_hottest_key_has_its_share():
     hot = OperatorProfile(
-        "count", 0.0, state=State.PARTITIONED, key=("user",), keys=50, hottest_key_share=0.4
+        "count", 0.0, state=StateKind.PARTITIONED, key=("user",), keys=50, hottest_key_share=0.4
     )
     flow = busy_flow(chain([OperatorProfile("a", 1.0), hot]), rows=4096)
     users = flow.graph.steps["source"].body.source.read("generated", 0, 4096).batch["user"]
@@ -118,8 +119,8 @@ def test_the_sink_counts_what_a_run_writes():
             (OperatorProfile("a", 1.0), OperatorProfile("b", 1.0), OperatorProfile("c", 1.0)),
             (StreamProfile("a", "b", 1.0), StreamProfile("a", "c", 1.0)),
         ),
-        chain([OperatorProfile("a", 1.0, state=State.SHARED)]),
-        chain([OperatorProfile("a", 1.0, state=State.PARTITIONED, key=("row",))]),
+        chain([OperatorProfile("a", 1.0, state=StateKind.SHARED)]),
+        chain([OperatorProfile("a", 1.0, state=StateKind.PARTITIONED, key=("row",))]),
     ],
 )
 def test_what_cannot_be_made_is_refused(profile):

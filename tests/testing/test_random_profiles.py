@@ -3,8 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from anabranch.graph import StateKind
 from anabranch.planning.answer import common_key
-from anabranch.planning.profile import Overheads, State
+from anabranch.planning.profile import Overheads
 from anabranch.testing.random_profiles import (
     LEAST_COST,
     LEAST_SELECTIVITY,
@@ -33,10 +34,10 @@ def test_a_seed_decides_everything(draw):
 
 
 def test_kinds_come_in_the_fractions_of_table_1(many):
-    shares = {state: sum(one.state is state for one in many) / len(many) for state in State}
-    assert shares[State.STATELESS] == pytest.approx(0.4, abs=0.02)
-    assert shares[State.PARTITIONED] == pytest.approx(0.2, abs=0.02)
-    assert shares[State.STATEFUL] == pytest.approx(0.4, abs=0.02)
+    shares = {state: sum(one.state is state for one in many) / len(many) for state in StateKind}
+    assert shares[StateKind.STATELESS] == pytest.approx(0.4, abs=0.02)
+    assert shares[StateKind.PARTITIONED] == pytest.approx(0.2, abs=0.02)
+    assert shares[StateKind.STATEFUL] == pytest.approx(0.4, abs=0.02)
 
 
 def test_costs_and_selectivities_have_the_means_and_stay_within_the_bounds(many):
@@ -51,7 +52,7 @@ def test_costs_and_selectivities_have_the_means_and_stay_within_the_bounds(many)
 
 
 def test_one_key_by_default_and_more_when_asked_for(many):
-    assert common_key([one for one in many if one.state is State.PARTITIONED]) == {"k1"}
+    assert common_key([one for one in many if one.state is StateKind.PARTITIONED]) == {"k1"}
     rng = np.random.default_rng(5)
     settings = replace(TABLE_1, operators=50, partitioned=0.6, keys=3)
     keys = {one.key for one in random_chain(rng, settings).operators}
@@ -62,9 +63,9 @@ def test_one_key_by_default_and_more_when_asked_for(many):
 def test_replicas_of_partitioned_operators_are_bounded_when_asked_for():
     rng = np.random.default_rng(6)
     drawn = random_chain(rng, replace(TABLE_1, operators=100, most_replicas=3)).operators
-    bounds = {one.max_replicas for one in drawn if one.state is State.PARTITIONED}
+    bounds = {one.max_replicas for one in drawn if one.state is StateKind.PARTITIONED}
     assert bounds == {1, 2, 3}
-    assert {one.max_replicas for one in drawn if one.state is not State.PARTITIONED} == {None}
+    assert {one.max_replicas for one in drawn if one.state is not StateKind.PARTITIONED} == {None}
 
 
 def test_graphs_have_joins_branches_and_several_sources():

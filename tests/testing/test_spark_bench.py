@@ -3,8 +3,9 @@
 import pytest
 
 from anabranch.events import BatchTimes, Observation, Observed
+from anabranch.graph import StateKind
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.testing import spark_bench
 from anabranch.testing.busy import busy_flow
 from anabranch.testing.spark_bench import Tour, Turn, spark_trials, tour_spark
@@ -47,7 +48,7 @@ def scripted(monkeypatch):
 
 
 def plans():
-    keyed = OperatorProfile("a", 1.0, state=State.PARTITIONED, key=("key",))
+    keyed = OperatorProfile("a", 1.0, state=StateKind.PARTITIONED, key=("key",))
     flow = busy_flow(chain([keyed]), rows=None)
     plan = Plan.sequential(flow)
     return flow, {f"x{n}": plan.with_replicas("a", n) for n in (1, 2, 3)}

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from threading import Lock
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -65,16 +64,6 @@ class Loads:
     bucket_rows: tuple[int, ...] = ()
     rows: float = 0.0
     often: tuple[OftenKey, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
-        return asdict(self)
-
-    @staticmethod
-    def from_dict(told: dict[str, Any]) -> Loads:
-        """From plain values."""
-        often = tuple(OftenKey(**key) for key in told["often"])
-        return Loads(tuple(told["bucket_rows"]), told["rows"], often)
 
 
 class BucketLoads:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any
 
-from anabranch.planning.profile import OperatorProfile, Profile, State
+from anabranch.graph import StateKind
+from anabranch.planning.profile import OperatorProfile, Profile
 
 
 @dataclass(frozen=True)
@@ -104,34 +105,34 @@ def _region_object(profile: Profile, region: RegionChoice) -> dict[str, Any]:
     return found
 
 
-def kind_of(operators: Sequence[OperatorProfile]) -> State:
+def kind_of(operators: Sequence[OperatorProfile]) -> StateKind:
     """What a run of operators is as a whole (Pipelined Fission, eq. 1)."""
     states = {operator.state for operator in operators}
-    for state in (State.STATEFUL, State.SHARED, State.PARTITIONED):
+    for state in (StateKind.STATEFUL, StateKind.SHARED, StateKind.PARTITIONED):
         if state in states:
             return state
-    return State.STATELESS
+    return StateKind.STATELESS
 
 
 def common_key(operators: Sequence[OperatorProfile]) -> frozenset[str]:
     """Columns in the key of every partitioned operator of a run; the run is routed by them."""
-    keys = [frozenset(o.key) for o in operators if o.state is State.PARTITIONED]
+    keys = [frozenset(o.key) for o in operators if o.state is StateKind.PARTITIONED]
     return frozenset.intersection(*keys) if keys else frozenset()
 
 
 def routing_key(operators: Sequence[OperatorProfile]) -> list[str]:
     """What a run is routed by; nothing unless it is partitioned as a whole."""
-    return sorted(common_key(operators)) if kind_of(operators) is State.PARTITIONED else []
+    return sorted(common_key(operators)) if kind_of(operators) is StateKind.PARTITIONED else []
 
 
 def replicable(operators: Sequence[OperatorProfile]) -> bool:
     """Whether a run may have replicas: nothing stateful in it, and its keys have a common part."""
     kind = kind_of(operators)
-    if kind is State.STATELESS:
+    if kind is StateKind.STATELESS:
         return True
-    if kind is State.SHARED:
+    if kind is StateKind.SHARED:
         return len(operators) == 1
-    return kind is State.PARTITIONED and bool(common_key(operators))
+    return kind is StateKind.PARTITIONED and bool(common_key(operators))
 
 
 def most_speedup(operators: Sequence[OperatorProfile]) -> float:
@@ -142,7 +143,7 @@ def most_speedup(operators: Sequence[OperatorProfile]) -> float:
 
     Example:
         >>> skewed = OperatorProfile(
-        ...     "count", 1.0, state=State.PARTITIONED, key=("k",), keys=9, hottest_key_share=0.4
+        ...     "count", 1.0, state=StateKind.PARTITIONED, key=("k",), keys=9, hottest_key_share=0.4
         ... )
         >>> most_speedup([skewed])
         2.5
@@ -151,7 +152,7 @@ def most_speedup(operators: Sequence[OperatorProfile]) -> float:
         return 1.0
     bounds = [float(o.max_replicas) for o in operators if o.max_replicas is not None]
     for operator in operators:
-        if operator.state is State.PARTITIONED:
+        if operator.state is StateKind.PARTITIONED:
             bounds += [float(operator.keys)] if operator.keys else []
             bounds += [1 / operator.hottest_key_share] if operator.hottest_key_share else []
     return max(1.0, min(bounds, default=inf))

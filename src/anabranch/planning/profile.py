@@ -10,25 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from functools import cached_property
 from itertools import pairwise
 from math import isfinite
 
 from anabranch.errors import PlanError, Subject, nearest
+from anabranch.graph import StateKind
 
 MOST = 1e100
 """Beyond this, times and rates are slips of the pen, and sums of them no numbers."""
 NANOSECONDS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-
-
-class State(Enum):
-    """What an operator remembers, and so how it may be replicated."""
-
-    STATELESS = "stateless"
-    PARTITIONED = "partitioned"
-    STATEFUL = "stateful"
-    SHARED = "shared"
 
 
 @dataclass(frozen=True)
@@ -55,7 +46,7 @@ class OperatorProfile:
     name: str
     cost: float
     selectivity: float = 1.0
-    state: State = State.STATELESS
+    state: StateKind = StateKind.STATELESS
     key: tuple[str, ...] = ()
     max_replicas: int | None = None
     tuple_bytes: float = 0.0

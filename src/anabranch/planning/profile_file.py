@@ -7,13 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 from anabranch.errors import PlanError, Subject
+from anabranch.graph import StateKind
 from anabranch.planning.fields import Fields, is_number
 from anabranch.planning.profile import (
     NANOSECONDS,
     OperatorProfile,
     Overheads,
     Profile,
-    State,
     StreamProfile,
 )
 
@@ -43,7 +43,7 @@ def read_profile(text: str, name: str = "profile") -> Profile:
     Example:
         >>> profile = read_profile('{"operators": [{"name": "parse", "cost": 2}]}')
         >>> profile.operators[0].state
-        <State.STATELESS: 'stateless'>
+        <StateKind.STATELESS: 'stateless'>
     """
     fields = Fields.of(text, Subject("profile", name))
     fields.only("operators", "edges", "overheads", "unit", "ghz", "app", "measured")
@@ -64,11 +64,13 @@ def _operator(fields: Fields) -> OperatorProfile:
     name = fields.text("name")
     fields.where = Subject("field", f"{fields.where.name} {name!r}")
     fields.only(*_OPERATOR)
-    state = State(fields.one_of("state", [s.value for s in State], State.STATELESS.value))
+    state = StateKind(
+        fields.one_of("state", [s.value for s in StateKind], StateKind.STATELESS.value)
+    )
     key = tuple(fields.items("key", []))
     if any(not isinstance(column, str) for column in key):
         raise fields.refuse("key", "names of columns", "put them in quotes")
-    if state is State.PARTITIONED and not key:
+    if state is StateKind.PARTITIONED and not key:
         raise fields.refuse("key", "the columns that part its state", "name them")
     share = fields.number("hottest_key_share", None)
     if share is not None and share > 1:
@@ -78,7 +80,7 @@ def _operator(fields: Fields) -> OperatorProfile:
         fields.number("cost"),
         fields.number("selectivity", 1.0),
         state,
-        key if state is State.PARTITIONED else (),
+        key if state is StateKind.PARTITIONED else (),
         fields.whole("max_replicas", None),
         fields.number("tuple_bytes", 0.0),
         fields.number("memory_bytes", 0.0),

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf, sqrt
 
+from anabranch.graph import StateKind
 from anabranch.planning.answer import Answer, RegionChoice
 from anabranch.planning.flow_model import cheapest, per_s
 from anabranch.planning.machine import Machine
@@ -21,7 +22,7 @@ from anabranch.planning.models.latency import NEVER_IDLE, Latency, gathered_rows
 from anabranch.planning.planners.exact import exact
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.planners.search.region_options import Option, cuttings, options
-from anabranch.planning.profile import Overheads, Profile, State
+from anabranch.planning.profile import Overheads, Profile
 from anabranch.planning.sizing import Fit, Found, Shortfall, Target
 
 MORE_HEADROOM = (1.0, 1.25, 1.6, 2.0, 3.0, 5.0)
@@ -228,7 +229,7 @@ def _fastest(problem: Problem, run: Sequence[str]) -> Option:
 def _why(problem: Problem, names: Sequence[str]) -> str:
     members = [problem.profile.by_name[name] for name in names]
     for operator in members:
-        if operator.state is State.STATEFUL:
+        if operator.state is StateKind.STATEFUL:
             return f": {operator.name} is stateful, and so has no replicas"
     bounded = [o.name for o in members if o.max_replicas is not None or o.keys is not None]
     if bounded:

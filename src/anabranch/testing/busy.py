@@ -26,7 +26,7 @@ from anabranch.io.generate import generate
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.keyed import KeyedBatch, KeyedState
 from anabranch.operators.shapes import BatchOperator, Expand, Filter, attach, guarded
-from anabranch.planning.profile import NANOSECONDS, OperatorProfile, Profile, State
+from anabranch.planning.profile import NANOSECONDS, OperatorProfile, Profile
 from anabranch.state.positions import Jumbo, Root
 from anabranch.state.store import ObjectStore
 
@@ -64,7 +64,7 @@ def busy_flow(
         >>> from anabranch.planning.profile import chain
         >>> from anabranch.testing import run_sequential
         >>> parse = OperatorProfile("parse", cost=2.0, selectivity=0.5)
-        >>> count = OperatorProfile("count", cost=1.0, state=State.PARTITIONED, key=("user",))
+        >>> count = OperatorProfile("count", cost=1.0, state=StateKind.PARTITIONED, key=("user",))
         >>> flow = busy_flow(chain([parse, count], unit="us"), rows=100)
         >>> flow
         Flow 'busy': source → parse → count → sink
@@ -118,7 +118,7 @@ def _require_chain(profile: Profile) -> None:
         raise BuildError(
             Subject("profile"), "the profile of a chain", f"{profile.streams}", "leave edges out"
         )
-    shared = [o.name for o in profile.operators if o.state is State.SHARED]
+    shared = [o.name for o in profile.operators if o.state is StateKind.SHARED]
     if shared:
         raise BuildError(
             Subject("profile"), "stateless, partitioned or stateful", "shared", "leave it out"
@@ -129,10 +129,10 @@ def _require_chain(profile: Profile) -> None:
 
 
 def _operator(operator: OperatorProfile, task: _Task, keys: tuple[str, ...]) -> Operator:
-    if operator.state is State.PARTITIONED:
+    if operator.state is StateKind.PARTITIONED:
         count = _CountKeys(task)
         return KeyedBatch(count, operator.key, "seen: int64", f"{ROW}: int64", keeps=keys)
-    if operator.state is State.STATEFUL:
+    if operator.state is StateKind.STATEFUL:
         return BusyStateful(task, keys)
     if operator.selectivity > 1:
         return Expand(_Multiply(task), f"{ROW}: int64", keeps=keys)

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.random import Generator
 
 from anabranch.engines.simulator.scenario import Drift, Load, Straggler
-from anabranch.planning.profile import Profile, State
+from anabranch.graph import StateKind
+from anabranch.planning.profile import Profile
 
 STEPS, RAMP, SPIKES, DIURNAL = "steps", "ramp", "spikes", "diurnal"
 TRACES = (STEPS, RAMP, SPIKES, DIURNAL)
@@ -142,7 +143,7 @@ def random_troubles(
     """
     chosen = settings or TraceSettings()
     names = [operator.name for operator in profile.operators]
-    keyed = [o.name for o in profile.operators if o.state is State.PARTITIONED]
+    keyed = [o.name for o in profile.operators if o.state is StateKind.PARTITIONED]
     drifts, stragglers, skew = [], [], []
     if rng.random() < 0.5:
         drifts.append(_drift(rng, names, chosen))

@@ -15,14 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from anabranch.planning.profile import (
-    OperatorProfile,
-    Overheads,
-    Profile,
-    State,
-    StreamProfile,
-    chain,
-)
+from anabranch.graph import StateKind
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, StreamProfile, chain
 
 LEAST_COST = 1.0
 LEAST_SELECTIVITY = 0.01
@@ -112,7 +106,7 @@ def _random_operator(rng: Generator, name: str, settings: ChainSettings) -> Oper
     cost = _normal(rng, settings.cost_mean, settings.cost_stddev, LEAST_COST)
     selectivity = _selectivity(rng, settings)
     state = _state(rng, settings)
-    if state is not State.PARTITIONED:
+    if state is not StateKind.PARTITIONED:
         return OperatorProfile(name, cost, selectivity, state)
     columns = 1 + rng.choice(
         settings.keys, size=int(rng.integers(settings.keys)) + 1, replace=False
@@ -123,13 +117,13 @@ def _random_operator(rng: Generator, name: str, settings: ChainSettings) -> Oper
     return OperatorProfile(name, cost, selectivity, state, key, bound)
 
 
-def _state(rng: Generator, settings: ChainSettings) -> State:
+def _state(rng: Generator, settings: ChainSettings) -> StateKind:
     drawn = rng.random()
     if drawn < settings.stateless:
-        return State.STATELESS
+        return StateKind.STATELESS
     if drawn < settings.stateless + settings.partitioned:
-        return State.PARTITIONED
-    return State.STATEFUL
+        return StateKind.PARTITIONED
+    return StateKind.STATEFUL
 
 
 def _selectivity(rng: Generator, settings: ChainSettings) -> float:

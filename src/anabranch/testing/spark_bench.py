@@ -17,8 +17,9 @@ from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.measuring.calibration_spark import Trial
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow
+from anabranch.graph import StateKind
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.running import start
 from anabranch.testing.busy import SOURCE, busy_flow
 from anabranch.testing.replay import replaying
@@ -138,7 +139,7 @@ def _trials(
     columns: int, sizes: Sequence[int], replicas: Sequence[int], session: Any, rounds: int
 ) -> list[Trial]:
     pads = tuple(f"pad{number}" for number in range(columns - 1))
-    count = OperatorProfile("count", CHEAP_US, state=State.PARTITIONED, key=("key",))
+    count = OperatorProfile("count", CHEAP_US, state=StateKind.PARTITIONED, key=("key",))
     made = chain([OperatorProfile("pass", CHEAP_US, key=pads), count], unit="us")
     flow, _ = replaying(busy_flow(made, None), max(sizes))
     plan = Plan.sequential(flow)

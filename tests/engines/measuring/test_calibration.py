@@ -13,9 +13,10 @@ from anabranch.engines.measuring.calibration import (
 )
 from anabranch.engines.measuring.calibration_spark import Trial, fit, overheads
 from anabranch.engines.measuring.clock import clock_ghz
+from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.spark import SparkCosts
-from anabranch.planning.profile import Overheads, State
+from anabranch.planning.profile import Overheads
 
 
 class ModelBench:
@@ -33,7 +34,7 @@ class ModelBench:
         if len(profile.operators) == 2:
             turn = 2 * cost_ns if len(pipelines) == 1 else cost_ns + self.switch_ns
             return 1e9 / turn * speed
-        keyed = profile.operators[0].state is State.PARTITIONED
+        keyed = profile.operators[0].state is StateKind.PARTITIONED
         turn = (2 * self.switch_ns + cost_ns) / (replicas * speed)
         turn += log2(replicas) * self.copy_ns[1 if keyed else 0]
         return 1e9 / turn

@@ -11,9 +11,10 @@ from anabranch.engines.measuring.profiling import costs_us, measure_flow, profil
 from anabranch.engines.measuring.rehearsal import Stopwatch, rehearse
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
+from anabranch.graph import StateKind
 from anabranch.io import collect, generate, memory, parquet
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.planning.profile_file import profile_text, read_profile
 from anabranch.testing.busy import busy_flow
 
@@ -104,10 +105,10 @@ def test_states_keys_and_bounds_follow_from_flow_and_data():
     profile = profile_flow(site())
     states = {o.name: o.state for o in profile.operators}
     assert states == {
-        "clicks": State.STATELESS,
-        "some": State.STATELESS,
-        "visits": State.PARTITIONED,
-        "out": State.STATEFUL,
+        "clicks": StateKind.STATELESS,
+        "some": StateKind.STATELESS,
+        "visits": StateKind.PARTITIONED,
+        "out": StateKind.STATEFUL,
     }
     counted = profile.by_name["visits"]
     assert (counted.key, counted.keys, counted.max_replicas) == (("user",), 4, 4)

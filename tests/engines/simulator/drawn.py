@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 
+from anabranch.graph import StateKind
 from anabranch.planning.answer import RegionChoice, most_replicas, replicable
-from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, StreamProfile
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, StreamProfile
 
 KEYS = (("k",), ("k", "l"), ("l",))
-STATES = (State.STATELESS, State.STATELESS, State.PARTITIONED, State.STATEFUL)
+STATES = (StateKind.STATELESS, StateKind.STATELESS, StateKind.PARTITIONED, StateKind.STATEFUL)
 
 
 def drawn_profile(chance: random.Random, branching: bool) -> Profile:
@@ -22,7 +23,7 @@ def drawn_profile(chance: random.Random, branching: bool) -> Profile:
                 cost=chance.uniform(0.5, 200.0),
                 selectivity=chance.choice([0.2, 0.5, 1.0, 1.0, 3.0]),
                 state=state,
-                key=chance.choice(KEYS) if state is State.PARTITIONED else (),
+                key=chance.choice(KEYS) if state is StateKind.PARTITIONED else (),
                 max_replicas=chance.choice([None, None, 3]),
                 rate=chance.choice([1.0, 1.0, 2.5]),
             )

@@ -6,9 +6,10 @@ from typing import Any
 
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.engines.simulator.simulation import Simulation
+from anabranch.graph import StateKind
 from anabranch.planning.answer import RegionChoice
 from anabranch.planning.machine import Machine
-from anabranch.planning.profile import OperatorProfile, Profile, State, chain
+from anabranch.planning.profile import OperatorProfile, Profile, chain
 
 
 def operator(name: str, cost: float, selectivity: float = 1.0, **more: Any) -> OperatorProfile:
@@ -16,7 +17,7 @@ def operator(name: str, cost: float, selectivity: float = 1.0, **more: Any) -> O
 
 
 def keyed(name: str, cost: float, **more: Any) -> OperatorProfile:
-    return OperatorProfile(name, cost, state=State.PARTITIONED, key=("k",), **more)
+    return OperatorProfile(name, cost, state=StateKind.PARTITIONED, key=("k",), **more)
 
 
 def in_ms(*operators: OperatorProfile) -> Profile:

@@ -22,15 +22,11 @@ from anabranch.events import (
     RunStarted,
 )
 from anabranch.flow import Flow
+from anabranch.graph import StateKind
 from anabranch.planning.bucket_map import balanced
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import (
-    OperatorProfile,
-    Overheads,
-    State,
-    chain,
-)
+from anabranch.planning.profile import OperatorProfile, Overheads, chain
 from tests.engines.simulator.measured import in_ms, keyed, operator
 
 PROFILE = in_ms(keyed("a", 2), operator("b", 1))
@@ -182,7 +178,7 @@ def test_nobody_knows_how_busy_readers_are_that_no_profile_names():
 
 def skewed(share: float, replicas: int) -> RegionMetrics:
     """One region in which a key has a share of the tuples, as the last second showed it."""
-    keyed = {"state": State.PARTITIONED, "key": ("k",), "keys": 1000}
+    keyed = {"state": StateKind.PARTITIONED, "key": ("k",), "keys": 1000}
     profile = chain([OperatorProfile("a", 1.0, hottest_key_share=share, **keyed)], unit="ms")
     flow = flow_of(profile)
     plan = Plan.sequential(flow).with_replicas("a", replicas)
@@ -206,7 +202,7 @@ def test_replicas_are_as_busy_as_their_buckets_make_them():
 
 def test_a_replica_is_as_busy_as_its_busiest_thread():
     first, second = (
-        OperatorProfile(name, cost, state=State.PARTITIONED, key=("k",))
+        OperatorProfile(name, cost, state=StateKind.PARTITIONED, key=("k",))
         for name, cost in (("one", 1.0), ("two", 3.0))
     )
     profile = chain([first, second], unit="ms")
@@ -282,7 +278,9 @@ def test_an_in_flight_limit_shortens_the_queues():
 
 def test_placement_is_by_socket():
     machine = Machine("two", 2, 4, latency_ns=((0.0, 1e6), (1e6, 0.0)))
-    profile = in_ms(operator("a", 1), OperatorProfile("b", 1, state=State.STATEFUL, tuple_bytes=64))
+    profile = in_ms(
+        operator("a", 1), OperatorProfile("b", 1, state=StateKind.STATEFUL, tuple_bytes=64)
+    )
     flow = flow_of(profile)
     plan = Plan.sequential(flow)
     rates = []

@@ -10,7 +10,7 @@ from anabranch.engines.simulator.flows import flow_of
 from anabranch.graph import Role, StateKind
 from anabranch.io.memory import memory
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import Profile, State, StreamProfile
+from anabranch.planning.profile import Profile, StreamProfile
 from anabranch.testing import run_sequential
 from tests.engines.simulator.drawn import drawn_profile
 from tests.engines.simulator.measured import in_ms, keyed, operator
@@ -40,7 +40,7 @@ def test_a_run_of_operators_with_one_key_is_one_region():
 
 def test_it_lets_tuples_through():
     profile = Profile(
-        (operator("left", 1), keyed("right", 1), operator("both", 1, state=State.STATEFUL)),
+        (operator("left", 1), keyed("right", 1), operator("both", 1, state=StateKind.STATEFUL)),
         (StreamProfile("left", "both", 1.0), StreamProfile("right", "both", 1.0)),
     )
     flow = flow_of(profile, order="total")
@@ -54,7 +54,7 @@ def test_it_lets_tuples_through():
 
 
 def test_shared_operators_have_buckets():
-    profile = in_ms(operator("join", 1, state=State.SHARED))
+    profile = in_ms(operator("join", 1, state=StateKind.SHARED))
     plan = Plan.sequential(flow_of(profile))
     assert len(plan.with_replicas("join", 3).region("join").bucket_map) > 0
 

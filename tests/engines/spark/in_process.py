@@ -176,7 +176,7 @@ class InProcess:
         if self._rng.random() < self._trouble:
             remove_lot(self._lot)
         outcome = run_stages(layout, partial(self._task, batch), self._rng)
-        self.loaded_bytes += sum(r["bytes"].get("state loaded", 0) for r in outcome.reports)
+        self.loaded_bytes += sum(r.state_loaded_bytes for r in outcome.reports)
         return outcome
 
     def _task(self, batch: Batch, stage: int, task: int, rows: Rows) -> Rows:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch.engines.spark.intake import Intake, Share, shares_from_json, shares_to_json
 from anabranch.engines.spark.program import Program
+from anabranch.engines.spark.task_report import SourceRead, TaskReport
 from anabranch.flow import Flow
 from anabranch.io.slices import Cursor, SliceReader
 from anabranch.io.source import Chunk, Extent
@@ -68,7 +69,7 @@ class Driver:
             assert self.batch(budget, elapsed_s)
         raise AssertionError("no end")
 
-    def _task(self, name: str, share: Share, number: int) -> dict[str, object]:
+    def _task(self, name: str, share: Share, number: int) -> TaskReport:
         source = self.program.body(name).source
         if share.record is not None:
             source = source.recalling(share.record)
@@ -82,8 +83,7 @@ class Driver:
         cursor = max(stops, key=lambda c: (c.part, c.row), default=start)
         if share.over:
             cursor = Cursor(len(source.parts()), 0)
-        told = {"rows": rows, "cursor": [cursor.part, cursor.row]}
-        return {"sources": {name: told}}
+        return TaskReport(0, number, sources={name: SourceRead(rows, cursor)})
 
 
 several = st.lists(st.lists(parts(), min_size=1, max_size=3).map(Parts), min_size=1, max_size=3)

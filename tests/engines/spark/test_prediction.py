@@ -5,10 +5,11 @@ import pytest
 from anabranch.apps import word_count
 from anabranch.engines.spark import prediction, station, task
 from anabranch.engines.spark.prediction import predicted_batch_s, reads_as, stages_of
+from anabranch.graph import StateKind
 from anabranch.io import parquet
 from anabranch.planning.models.spark import Slots, SparkCosts
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, Profile, State, StreamProfile, chain
+from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile, chain
 from anabranch.testing.busy import busy_flow
 
 FREE = SparkCosts(0.0)
@@ -18,7 +19,7 @@ def keyed_flow():
     made = chain(
         [
             OperatorProfile("clean", 1.0),
-            OperatorProfile("count", 1.0, state=State.PARTITIONED, key=("user",)),
+            OperatorProfile("count", 1.0, state=StateKind.PARTITIONED, key=("user",)),
         ]
     )
     return busy_flow(made, rows=None, multiplication_ns=1.0)
@@ -30,9 +31,14 @@ def profile(count_cost=4.0, keys=100):
         OperatorProfile("source", 0.5, tuple_bytes=16),
         OperatorProfile("clean", 2.0, 0.5, tuple_bytes=16),
         OperatorProfile(
-            "count", count_cost, state=State.PARTITIONED, key=("user",), tuple_bytes=16, keys=keys
+            "count",
+            count_cost,
+            state=StateKind.PARTITIONED,
+            key=("user",),
+            tuple_bytes=16,
+            keys=keys,
         ),
-        OperatorProfile("sink", 0.1, 0.0, State.STATEFUL, tuple_bytes=16),
+        OperatorProfile("sink", 0.1, 0.0, StateKind.STATEFUL, tuple_bytes=16),
     ]
     return chain(operators, unit="us")
 
@@ -122,8 +128,8 @@ def word_profile():
         OperatorProfile("lines", 0.0),
         OperatorProfile("split", 0.3, 10.0),
         OperatorProfile("count.combine", 0.02, 0.06),
-        OperatorProfile("count", 0.3, state=State.PARTITIONED, key=("word",), keys=1000),
-        OperatorProfile("out", 0.0, 0.0, State.STATEFUL),
+        OperatorProfile("count", 0.3, state=StateKind.PARTITIONED, key=("word",), keys=1000),
+        OperatorProfile("out", 0.0, 0.0, StateKind.STATEFUL),
     )
     names = [operator.name for operator in operators]
     shares = [1.0, 10.0, 0.06, 1.0]

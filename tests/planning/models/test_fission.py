@@ -5,16 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import PlanError
+from anabranch.graph import StateKind
 from anabranch.planning.answer import RegionChoice
 from anabranch.planning.models.fission import check, estimate, region_times
-from anabranch.planning.profile import (
-    OperatorProfile,
-    Overheads,
-    Profile,
-    State,
-    StreamProfile,
-    chain,
-)
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, StreamProfile, chain
 
 DELTA, C_P = 1.0, 50.0
 A, B, C = OperatorProfile("a", 100.0, 0.5), OperatorProfile("b", 400.0), OperatorProfile("c", 60.0)
@@ -74,9 +68,9 @@ def test_replicas_above_the_bound_cost_and_do_not_help():
 
 
 def test_keys_without_a_common_part_bound_a_run_to_one_replica():
-    host = OperatorProfile("a", 1.0, state=State.PARTITIONED, key=("host",))
-    user = OperatorProfile("b", 1.0, state=State.PARTITIONED, key=("user",))
-    both = OperatorProfile("b", 1.0, state=State.PARTITIONED, key=("host", "user"))
+    host = OperatorProfile("a", 1.0, state=StateKind.PARTITIONED, key=("host",))
+    user = OperatorProfile("b", 1.0, state=StateKind.PARTITIONED, key=("user",))
+    both = OperatorProfile("b", 1.0, state=StateKind.PARTITIONED, key=("host", "user"))
     with pytest.raises(PlanError, match="use 1"):
         check(chain([host, user]), [region("ab", replicas=2)])
     check(chain([host, both]), [region("ab", replicas=2)])
@@ -119,16 +113,16 @@ def test_two_sources_are_taken_at_their_rates():
 
 
 LOG_WATCH = (
-    ("RawLines", State.STATEFUL, 1.0, 1.52, ()),
-    ("Lines", State.STATELESS, 1.0, 3.87, ()),
-    ("ParsedLines", State.STATELESS, 1.0, 15.15, ()),
-    ("RawEvents", State.STATELESS, 0.87, 9.39, ()),
-    ("Events", State.STATELESS, 1.0, 13.81, ()),
-    ("Range", State.PARTITIONED, 0.20, 9.04, ("host",)),
-    ("Cutoff", State.STATELESS, 0.99, 24.82, ()),
-    ("RealTime", State.STATELESS, 1.0, 27.04, ()),
-    ("Breakins", State.PARTITIONED, 0.00027, 17.33, ("user",)),
-    ("Results", State.STATEFUL, 1.0, 493.17, ()),
+    ("RawLines", StateKind.STATEFUL, 1.0, 1.52, ()),
+    ("Lines", StateKind.STATELESS, 1.0, 3.87, ()),
+    ("ParsedLines", StateKind.STATELESS, 1.0, 15.15, ()),
+    ("RawEvents", StateKind.STATELESS, 0.87, 9.39, ()),
+    ("Events", StateKind.STATELESS, 1.0, 13.81, ()),
+    ("Range", StateKind.PARTITIONED, 0.20, 9.04, ("host",)),
+    ("Cutoff", StateKind.STATELESS, 0.99, 24.82, ()),
+    ("RealTime", StateKind.STATELESS, 1.0, 27.04, ()),
+    ("Breakins", StateKind.PARTITIONED, 0.00027, 17.33, ("user",)),
+    ("Results", StateKind.STATEFUL, 1.0, 493.17, ()),
 )
 
 

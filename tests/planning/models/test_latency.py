@@ -8,9 +8,10 @@ from random import Random
 
 import pytest
 
+from anabranch.graph import StateKind
 from anabranch.planning.answer import RegionChoice
 from anabranch.planning.models.latency import Latency, gathered_rows, latency
-from anabranch.planning.profile import OperatorProfile, Overheads, State, chain
+from anabranch.planning.profile import OperatorProfile, Overheads, chain
 
 RANDOM = OperatorProfile("parse", 1.0)
 STEADY = replace(RANDOM, cost_p99=1.0)
@@ -88,7 +89,7 @@ def test_a_jumbo_tuple_is_handed_on_when_it_is_full_or_has_lingered():
 
 def test_what_threads_take_for_each_other_is_work_as_well():
     profile = chain(
-        [replace(STEADY, name="read", cost=0.1, cost_p99=0.1, state=State.STATEFUL), STEADY],
+        [replace(STEADY, name="read", cost=0.1, cost_p99=0.1, state=StateKind.STATEFUL), STEADY],
         overheads=Overheads(0.25, 0.0),
     )
     plan = [RegionChoice((("read",),)), RegionChoice((("parse",),))]

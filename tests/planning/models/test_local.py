@@ -2,10 +2,11 @@
 
 import pytest
 
+from anabranch.graph import StateKind
 from anabranch.planning.answer import RegionChoice
 from anabranch.planning.models import fission
 from anabranch.planning.models.local import LocalCosts, estimate
-from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.planning.profile import OperatorProfile, chain
 
 FREE = LocalCosts(0.0, 0.0, 0.0, batch_rows=1000)
 HANDED = LocalCosts(100_000.0, 0.0, 0.0, batch_rows=1000)  # 0.1 µs a tuple of the source
@@ -14,7 +15,7 @@ WORDS = chain(
     [
         OperatorProfile("lines", 0.0),
         OperatorProfile("split", 2.0, selectivity=10.0),
-        OperatorProfile("count", 0.3, state=State.PARTITIONED, key=("word",)),
+        OperatorProfile("count", 0.3, state=StateKind.PARTITIONED, key=("word",)),
     ],
     unit="us",
 )

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.placed_rates import Counts
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.planners.search.placing import Placing
-from anabranch.planning.profile import OperatorProfile, Profile, State, StreamProfile
+from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
 
 
 def every_plan(placing: Placing) -> Counts:
@@ -45,7 +46,7 @@ def random_problem(draw: np.random.Generator) -> Problem:
         OperatorProfile(
             f"o{number}",
             float(draw.uniform(50, 800)),
-            state=State.STATEFUL if draw.random() < 0.15 else State.STATELESS,
+            state=StateKind.STATEFUL if draw.random() < 0.15 else StateKind.STATELESS,
             tuple_bytes=float(draw.choice([32, 100, 300])),
             memory_bytes=float(draw.choice([0, 100, 400])),
         )

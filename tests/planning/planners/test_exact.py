@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from anabranch.errors import PlanError
+from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.fission import check, estimate
 from anabranch.planning.planners.exact import exact
@@ -16,7 +17,7 @@ from anabranch.planning.planners.fission_only import fission_only
 from anabranch.planning.planners.pipelining_only import pipelining_only
 from anabranch.planning.planners.planner import Planner, Problem
 from anabranch.planning.planners.sequential import sequential
-from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, chain
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
 from anabranch.testing.random_profiles import TABLE_1, random_chain, random_graph
 
 PLANNERS = (exact, pipelining_only, fission_only)
@@ -110,7 +111,7 @@ def test_pipelining_only_has_no_replicas_and_fission_only_one_thread_per_replica
 
 def stateful(*costs: float, switch: float = 0.0) -> Profile:
     operators = [
-        OperatorProfile(f"o{number}", cost, state=State.STATEFUL)
+        OperatorProfile(f"o{number}", cost, state=StateKind.STATEFUL)
         for number, cost in enumerate(costs, 1)
     ]
     return chain(operators, Overheads(switch, 0.0))
@@ -129,14 +130,14 @@ def test_a_costly_thread_switch_keeps_everything_in_one_thread():
 
 def test_no_more_threads_than_the_throughput_needs():
     profile = chain(
-        [OperatorProfile("slow", 10.0, state=State.STATEFUL), OperatorProfile("fast", 1.0)]
+        [OperatorProfile("slow", 10.0, state=StateKind.STATEFUL), OperatorProfile("fast", 1.0)]
     )
     assert exact(Problem(profile, Machine.of_cores(8))).threads == 2
 
 
 def test_a_bound_on_replicas_is_kept():
     bounded = chain(
-        [OperatorProfile("o", 4.0, state=State.PARTITIONED, key=("k",), max_replicas=3)]
+        [OperatorProfile("o", 4.0, state=StateKind.PARTITIONED, key=("k",), max_replicas=3)]
     )
     answer = exact(Problem(bounded, Machine.of_cores(8)))
     assert (answer.regions[0].replicas, answer.throughput) == (3, 0.75)
@@ -170,7 +171,7 @@ def test_cores_are_not_oversubscribed_where_that_gains_nothing():
 
 def test_keys_bound_what_replicas_gain():
     skewed = OperatorProfile(
-        "count", 10.0, state=State.PARTITIONED, key=("k",), keys=100, hottest_key_share=0.4
+        "count", 10.0, state=StateKind.PARTITIONED, key=("k",), keys=100, hottest_key_share=0.4
     )
     for planner in (exact, exhaustive, fission):
         answer = planner(Problem(chain([skewed]), Machine.of_cores(8)))

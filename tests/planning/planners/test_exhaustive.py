@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 
 from anabranch.errors import PlanError
+from anabranch.graph import StateKind
 from anabranch.planning.answer import RegionChoice, replicable
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.fission import check, estimate
 from anabranch.planning.planners.exhaustive import MOST_PLANS, count_plans, exhaustive
 from anabranch.planning.planners.planner import Problem
-from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, chain
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
 from anabranch.testing.random_profiles import TABLE_1, ChainSettings, random_chain, random_graph
 
 
@@ -84,7 +85,7 @@ def random_regions(rng, problem):
 
 
 def test_of_equal_plans_the_one_with_the_fewest_threads_is_taken():
-    read = OperatorProfile("read", 4.0, state=State.STATEFUL)
+    read = OperatorProfile("read", 4.0, state=StateKind.STATEFUL)
     profile = chain([read, OperatorProfile("parse", 3.0)])
     found = exhaustive(Problem(profile, Machine.of_cores(4)))
     assert found.throughput == pytest.approx(1 / 4)

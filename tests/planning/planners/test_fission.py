@@ -3,16 +3,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.fission import check, estimate
 from anabranch.planning.planners.exhaustive import exhaustive
 from anabranch.planning.planners.fission import fission
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.planners.sequential import sequential
-from anabranch.planning.profile import OperatorProfile, Overheads, State, chain
+from anabranch.planning.profile import OperatorProfile, Overheads, chain
 from anabranch.testing.random_profiles import TABLE_1, random_chain, random_graph
 
-STATEFUL, PARTITIONED = State.STATEFUL, State.PARTITIONED
+STATEFUL, PARTITIONED = StateKind.STATEFUL, StateKind.PARTITIONED
 
 
 def regions(answer):
@@ -103,7 +104,7 @@ def test_replicas_end_where_ordering_costs_more_than_they_gain():
 
 def test_growth_ends_at_the_bound_of_threads():
     operators = [
-        OperatorProfile(name, 4.0, state=STATEFUL if name in "bd" else State.STATELESS)
+        OperatorProfile(name, 4.0, state=STATEFUL if name in "bd" else StateKind.STATELESS)
         for name in "abcde"
     ]
     for threads in range(1, 9):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.briskstream import rates
 from anabranch.planning.planners.first_fit import first_fit
@@ -17,7 +18,7 @@ from anabranch.planning.planners.search.placement_moves import Budget, Room, cha
 from anabranch.planning.planners.search.placing import Placing
 from anabranch.planning.planners.search.random_plans import random_plans
 from anabranch.planning.planners.search.replica_scaling import bottlenecks, by_work, scale
-from anabranch.planning.profile import OperatorProfile, State, chain
+from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.reproduce.briskstream.inputs import APPLICATIONS, SERVERS, application, server
 
 FAR = ((0.0, 300.0), (300.0, 0.0))
@@ -88,7 +89,7 @@ def test_improvement_never_ends_below_its_start_and_within_the_limit():
 
 
 def test_what_cannot_be_replicated_is_not():
-    for limits in ({"state": State.STATEFUL}, {"max_replicas": 1}, {"state": State.SHARED}):
+    for limits in ({"state": StateKind.STATEFUL}, {"max_replicas": 1}, {"state": StateKind.SHARED}):
         answer = rlas(small(**limits))
         assert answer.regions[1].replicas == 1
 

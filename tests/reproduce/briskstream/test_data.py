@@ -5,7 +5,7 @@ import json
 import pytest
 
 from anabranch.errors import UnknownNameError
-from anabranch.planning.profile import State
+from anabranch.graph import StateKind
 from anabranch.reproduce.briskstream import operators as ops
 from anabranch.reproduce.briskstream.applications import APPLICATIONS, PUBLISHED_BYTES, PUBLISHED_NS
 from anabranch.reproduce.briskstream.inputs import SERVERS, application, server
@@ -32,7 +32,7 @@ def test_a_file_holds_the_graph_that_was_measured(name):
         assert found.cost > 0
         assert found.tuple_bytes > 0
         assert found.key == step.key
-        assert (found.state is State.PARTITIONED) == bool(step.key)
+        assert (found.state is StateKind.PARTITIONED) == bool(step.key)
 
 
 def test_word_count_stands_as_published():

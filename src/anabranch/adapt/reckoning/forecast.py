@@ -16,9 +16,10 @@ from anabranch.adapt.reckoning.measured import measured_profile
 from anabranch.adapt.reckoning.spread import Spread
 from anabranch.adapt.reckoning.true_rates import ALL_WAITS
 from anabranch.adapt.seen import Seen
+from anabranch.graph import StateKind
 from anabranch.planning.models.model import Bounds, Model
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, Profile, State
+from anabranch.planning.profile import OperatorProfile, Profile
 
 WAITING_PERIODS = 1.5
 """More than this many periods' work that waits means that the plan does not keep up."""
@@ -152,7 +153,7 @@ class Forecast:
         by_step = {s: shares[r] for r in shares for s in self.seen.topology.region(r).steps}
         operators = tuple(
             replace(o, hottest_key_share=by_step[o.name])
-            if o.name in by_step and o.state is State.PARTITIONED
+            if o.name in by_step and o.state is StateKind.PARTITIONED
             else o
             for o in self._undisturbed
         )

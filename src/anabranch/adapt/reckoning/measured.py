@@ -8,8 +8,8 @@ the sources are counted together: the profile takes one in, whoever read it.
 from __future__ import annotations
 
 from anabranch.adapt.seen import Seen
-from anabranch.graph import Role
-from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, StreamProfile
+from anabranch.graph import Role, StateKind
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, StreamProfile
 from anabranch.planning.regions import RegionKind
 
 UNIT = "us"
@@ -27,7 +27,7 @@ def measured_profile(seen: Seen) -> Profile | None:
             if region.kind is RegionKind.SOURCE:
                 share = read[name] / total
                 cost = _source_cost_us(seen, name, read[name])
-                state = State.STATELESS if region.replicable else State.STATEFUL
+                state = StateKind.STATELESS if region.replicable else StateKind.STATEFUL
                 operators.append(OperatorProfile(name, cost, 1.0, state, rate=share))
                 continue
             operators.append(_operator(seen, name))
@@ -67,8 +67,8 @@ def _operator(seen: Seen, name: str) -> OperatorProfile:
     step = seen.topology.flow.graph.steps[name]
     metrics = seen.steps.get(name)
     sink = step.role is Role.SINK
-    state = State.STATEFUL if sink else State(step.body.state.value)
-    key = () if sink or state is not State.PARTITIONED else tuple(step.body.key)
+    state = StateKind.STATEFUL if sink else step.body.state
+    key = () if sink or state is not StateKind.PARTITIONED else tuple(step.body.key)
     held = (metrics.cost_us or 0.0) if metrics else 0.0
     wait = metrics.waited_s * 1e6 / metrics.rows_in if metrics and metrics.rows_in else 0.0
     passed = 0.0 if sink or metrics is None else (metrics.selectivity or 0.0)

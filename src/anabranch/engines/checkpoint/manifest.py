@@ -50,6 +50,15 @@ class BatchLog:
 
 
 @dataclass(frozen=True)
+class SinkWritten:
+    """What was written for a sink: rows, and the hidden file; None where there were no rows."""
+
+    sink: str
+    rows: int
+    file: str | None
+
+
+@dataclass(frozen=True)
 class SinkFile:
     """A file that a task wrote for a sink: under which hidden name, and how it shall be called."""
 

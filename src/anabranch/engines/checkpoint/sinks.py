@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.engines.checkpoint.checkpoint import RETAINED
-from anabranch.engines.checkpoint.manifest import Manifest, SinkFile
+from anabranch.engines.checkpoint.manifest import Manifest, SinkFile, SinkWritten
 from anabranch.engines.checkpoint.state_files import version_of
 from anabranch.engines.checkpoint.storage import Storage
 from anabranch.errors import StateError
@@ -70,17 +70,17 @@ class Sinks:
         if last is not None:
             self._note_delivered(version, durable=True)
 
-    def named(self, version: int, written: Sequence[dict[str, Any]]) -> tuple[SinkFile, ...]:
+    def named(self, version: int, written: Sequence[SinkWritten]) -> tuple[SinkFile, ...]:
         """What the files of a batch shall be called, for its manifest."""
         files: list[SinkFile] = []
         for name, sink in self._sinks.items():
-            told = [w for w in written if w["sink"] == name and w["file"] is not None]
-            finals = [w["file"] for w in told]
+            hidden = [(w.file, w.rows) for w in written if w.sink == name and w.file is not None]
+            finals = [file for file, _ in hidden]
             if isinstance(sink, DirectorySink):
-                finals = sink.names(version, len(told))
+                finals = sink.names(version, len(hidden))
             files += [
-                SinkFile(name, w["file"], final, w["rows"])
-                for w, final in zip(told, finals, strict=True)
+                SinkFile(name, file, final, rows)
+                for (file, rows), final in zip(hidden, finals, strict=True)
             ]
         return tuple(files)
 

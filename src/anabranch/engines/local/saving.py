@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from anabranch.engines.channel import Channel
 from anabranch.engines.checkpoint.chain import StateFile, chain, needed, should_snapshot
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
-from anabranch.engines.checkpoint.manifest import Manifest
+from anabranch.engines.checkpoint.manifest import Manifest, SinkWritten
 from anabranch.engines.checkpoint.parts import require_same_parts
 from anabranch.engines.checkpoint.sinks import Sinks, write_rows
 from anabranch.engines.checkpoint.state_files import read_state, state_name, write_state
@@ -161,15 +161,15 @@ class Saver:
         size, crc = write_state(self._storage, name, sections, durable=True)
         return StateFile(name, region, replica, version, whole, buckets, size, crc)
 
-    def _write_sinks(self, version: int) -> list[dict[str, object]]:
-        told: list[dict[str, object]] = []
+    def _write_sinks(self, version: int) -> list[SinkWritten]:
+        written = []
         for run in self._parts.sinks:
             name = run.region.name
             file = state_name(version, name, 0, self._checkpoint.token, 0)
             hidden = write_rows(run.sink, run.schema, file, run.kept, self._storage)
             rows = sum(batch.num_rows for batch in run.kept)
-            told.append({"sink": name, "rows": rows, "file": hidden})
-        return told
+            written.append(SinkWritten(name, rows, hidden))
+        return written
 
     def _restore_region(self, run: RegionRun, last: Manifest) -> None:
         name = run.region.name

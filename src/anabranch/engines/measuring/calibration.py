@@ -27,8 +27,9 @@ from anabranch.engines.measuring.multiplying import (
     multiplying_s,
     nanoseconds_a_multiplication,
 )
+from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
-from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, chain
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
 
 REPEATS = 5
 PROBE_S = 0.05
@@ -108,7 +109,7 @@ def calibrate(
     """
     pair = chain([OperatorProfile("a", CHEAP_US), OperatorProfile("b", CHEAP_US)], unit="us")
     one = chain([OperatorProfile("a", 2 * CHEAP_US)], unit="us")
-    keyed = OperatorProfile("a", 2 * CHEAP_US, state=State.PARTITIONED, key=("key",))
+    keyed = OperatorProfile("a", 2 * CHEAP_US, state=StateKind.PARTITIONED, key=("key",))
     most = max(2, machine.cores)
 
     def effective(threads: int) -> float:

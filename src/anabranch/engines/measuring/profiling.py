@@ -19,7 +19,7 @@ from anabranch.flow import Flow
 from anabranch.graph import Output, Role, StateKind
 from anabranch.io.source import extent
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, Profile, State, StreamProfile
+from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
 from anabranch.planning.regions import regions
 
 ROWS = 200_000
@@ -31,10 +31,10 @@ WARM_UP_SHARE = 0.2
 """Part of the calls, from the first on, that do not count: caches fill, state begins."""
 
 _STATES = {
-    StateKind.STATELESS: State.STATELESS,
-    StateKind.PARTITIONED: State.PARTITIONED,
-    StateKind.STATEFUL: State.STATEFUL,
-    StateKind.SHARED: State.SHARED,
+    StateKind.STATELESS: StateKind.STATELESS,
+    StateKind.PARTITIONED: StateKind.PARTITIONED,
+    StateKind.STATEFUL: StateKind.STATEFUL,
+    StateKind.SHARED: StateKind.SHARED,
 }
 
 
@@ -150,13 +150,13 @@ def costs_us(calls: Sequence[tuple[int, int]]) -> tuple[float, float | None]:
     return float(median), float(p99)
 
 
-def _state(flow: Flow, name: str) -> State:
+def _state(flow: Flow, name: str) -> StateKind:
     step = flow.graph.steps[name]
     if step.role is Role.SOURCE:
         region = next(r for r in regions(flow) if r.name == name)
-        return State.STATELESS if region.replicable else State.STATEFUL
+        return StateKind.STATELESS if region.replicable else StateKind.STATEFUL
     if step.role is Role.SINK:
-        return State.STATEFUL
+        return StateKind.STATEFUL
     return _STATES[step.body.state]
 
 

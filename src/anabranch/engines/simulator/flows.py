@@ -17,7 +17,7 @@ from anabranch.io.collect import collect
 from anabranch.io.memory import memory
 from anabranch.operators.base import Kernel, KernelContext
 from anabranch.operators.union import Union, UnionKernel
-from anabranch.planning.profile import OperatorProfile, Profile, State
+from anabranch.planning.profile import OperatorProfile, Profile
 
 INPUT, OUTPUT = ".input", ".output"
 VALUE = "value"
@@ -29,8 +29,8 @@ class Idle(Union):
     def __init__(self, operator: OperatorProfile, ports: int) -> None:
         """Say what it is."""
         super().__init__(ports)
-        self.state = StateKind(operator.state.value)
-        if operator.state is State.PARTITIONED:
+        self.state = operator.state
+        if operator.state is StateKind.PARTITIONED:
             self.key = operator.key
 
     def levels(self, depth: int) -> int:
@@ -48,7 +48,7 @@ def flow_of(profile: Profile, order: Order | str = Order.KEY) -> Flow:
     Example:
         >>> from anabranch.planning.plan import Plan
         >>> from anabranch.planning.profile import chain
-        >>> count = OperatorProfile("count", 1.0, state=State.PARTITIONED, key=("word",))
+        >>> count = OperatorProfile("count", 1.0, state=StateKind.PARTITIONED, key=("word",))
         >>> flow = flow_of(chain([OperatorProfile("split", 2.0, 10.0), count]))
         >>> flow
         Flow 'profile': split.input → split → count → count.output

@@ -15,9 +15,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from anabranch.graph import StateKind
 from anabranch.planning.answer import kind_of, most_replicas
 from anabranch.planning.bucket_map import BucketMap, balanced
-from anabranch.planning.profile import OperatorProfile, State
+from anabranch.planning.profile import OperatorProfile
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -87,7 +88,7 @@ def fixed_shares(
     many as there is work for; without a map but with skew, buckets are dealt out in turn.
     """
     kind = kind_of(operators)
-    if kind is State.STATELESS:
+    if kind is StateKind.STATELESS:
         return None
     weights = _weights(operators, len(bucket_map) or BUCKETS, skew, seed)
     most = useful(operators, replicas)
@@ -102,7 +103,7 @@ def key_loads(
     operators: Sequence[OperatorProfile], buckets: int, skew: Mapping[str, float], seed: int
 ) -> KeyLoads | None:
     """How the tuples of a region fall on its keys; None where tuples are not dealt out by key."""
-    if kind_of(operators) is not State.PARTITIONED or not buckets:
+    if kind_of(operators) is not StateKind.PARTITIONED or not buckets:
         return None
     weights = _weights(operators, buckets, skew, seed)
     even: Floats = np.full(buckets, 1 / buckets)
@@ -132,7 +133,7 @@ def _hottest(operators: Sequence[OperatorProfile], skew: Mapping[str, float]) ->
         if operator.name in skew:
             ranks = np.arange(1, (operator.keys or KEYS) + 1, dtype=np.float64)
             return float(1 / (ranks ** -skew[operator.name]).sum())
-        if operator.state is State.PARTITIONED and operator.hottest_key_share is not None:
+        if operator.state is StateKind.PARTITIONED and operator.hottest_key_share is not None:
             return operator.hottest_key_share
     return None
 
@@ -144,6 +145,6 @@ def _weights(
     for operator in operators:
         if operator.name in skew:
             return zipf_weights(buckets, operator.keys or KEYS, skew[operator.name], seed)
-        if operator.state is State.PARTITIONED and operator.hottest_key_share is not None:
+        if operator.state is StateKind.PARTITIONED and operator.hottest_key_share is not None:
             return hot_key_weights(buckets, operator.hottest_key_share, operator.keys, seed)
     return None

@@ -1,16 +1,16 @@
-"""The manifest of a batch, from what its tasks have told."""
+"""The manifest of a batch, from the reports of its tasks."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-from anabranch.engines.checkpoint import bucket_ranges
 from anabranch.engines.checkpoint.chain import StateFile, chain
-from anabranch.engines.checkpoint.manifest import Manifest
+from anabranch.engines.checkpoint.manifest import Latest, Manifest
 from anabranch.engines.checkpoint.sinks import Sinks
 from anabranch.engines.spark.intake import Intake
 from anabranch.engines.spark.program import Batch, Outcome
+from anabranch.engines.spark.task_report import StateSaved, TaskReport
 from anabranch.operators.base import Counters
 
 
@@ -23,63 +23,63 @@ def next_manifest(
 ) -> Manifest:
     """What this batch did, on top of what was before; the intake has taken it in already."""
     reports = outcome.reports
-    saved = [told for report in reports for told in report["state"]]
-    files = [_state_file(batch.version, told) for told in saved if told["file"] is not None]
+    saved = [each for report in reports for each in report.state]
+    written = [each for report in reports for each in report.sinks]
     return Manifest(
         version=batch.version,
         token=batch.token,
         plan=batch.plan.to_json(),
         offsets=intake.offsets(),
-        state=chain(() if last is None else last.state, files),
+        state=chain(() if last is None else last.state, _state_files(batch.version, saved)),
         latest=_latest(saved),
-        sinks=sinks.named(batch.version, [told for report in reports for told in report["sinks"]]),
+        sinks=sinks.named(batch.version, written),
         counters=_counters({} if last is None else last.counters, reports),
         timers=_timers(reports),
         ended=intake.over,
     )
 
 
-def _state_file(version: int, told: dict[str, Any]) -> StateFile:
-    whole, size, crc = told["file"]
-    return StateFile(
-        told["name"],
-        told["region"],
-        told["replica"],
-        version,
-        whole,
-        bucket_ranges.from_text(told["buckets"]),
-        size,
-        crc,
-    )
-
-
-def _latest(saved: list[dict[str, Any]]) -> dict[str, tuple[tuple[str, tuple[int, ...]], ...]]:
-    found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for told in saved:
-        found[told["region"]].append(told)
-    return {
-        region: tuple(
-            (told["name"], bucket_ranges.from_text(told["buckets"]))
-            for told in sorted(replicas, key=lambda t: int(t["replica"]))
+def _state_files(version: int, saved: Sequence[StateSaved]) -> list[StateFile]:
+    return [
+        StateFile(
+            each.name,
+            each.region,
+            each.replica,
+            version,
+            each.file.whole,
+            each.buckets,
+            each.file.size,
+            each.file.crc,
         )
+        for each in saved
+        if each.file is not None
+    ]
+
+
+def _latest(saved: Sequence[StateSaved]) -> Latest:
+    found: defaultdict[str, list[StateSaved]] = defaultdict(list)
+    for each in saved:
+        found[each.region].append(each)
+    return {
+        region: tuple((s.name, s.buckets) for s in sorted(replicas, key=lambda s: s.replica))
         for region, replicas in found.items()
     }
 
 
 def _counters(
-    before: dict[str, dict[str, int]], reports: list[dict[str, Any]]
+    before: Mapping[str, Mapping[str, int]], reports: Sequence[TaskReport]
 ) -> dict[str, dict[str, int]]:
     counted = {step: Counters.of(numbers) for step, numbers in before.items()}
     for report in reports:
-        for step, numbers in report["counters"].items():
-            counted.setdefault(step, Counters()).add(Counters.of(numbers))
+        for step, lost in report.counters.items():
+            counted.setdefault(step, Counters()).add(lost)
     return {step: total.counts() for step, total in counted.items()}
 
 
-def _timers(reports: list[dict[str, Any]]) -> dict[str, int | None]:
+def _timers(reports: Sequence[TaskReport]) -> dict[str, int | None]:
     due: dict[str, int | None] = {}
     for report in reports:
-        for region, timer in report["timers"].items():
+        for region, timer in report.timers.items():
             known = due.get(region)
             due[region] = timer if known is None else known if timer is None else min(known, timer)
     return due

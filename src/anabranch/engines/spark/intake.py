@@ -5,10 +5,12 @@ The decision is logged before the batch runs, so that a replay reads the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.engines.spark.program import Program
+from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import EngineError, StateError
 from anabranch.io.slices import Cursor, Slice, take
 from anabranch.io.source import extent, is_pushed
@@ -94,14 +96,13 @@ class Intake:
             for name, share in shares.items()
         }
 
-    def advance(self, shares: dict[str, Share], reports: list[dict[str, Any]]) -> dict[str, int]:
+    def advance(self, shares: dict[str, Share], reports: Sequence[TaskReport]) -> dict[str, int]:
         """Note how far the tasks came; gives the tuples read, by source."""
         read = dict.fromkeys(self._sources, 0)
         for report in reports:
-            for name, told in report["sources"].items():
-                read[name] += told["rows"]
-                if told["cursor"] is not None:
-                    cursor = Cursor(*told["cursor"])
+            for name, part in report.sources.items():
+                read[name] += part.rows
+                if (cursor := part.cursor) is not None:
                     progress = self._progress[name]
                     if (cursor.part, cursor.row) > (progress.cursor.part, progress.cursor.row):
                         progress.cursor = cursor

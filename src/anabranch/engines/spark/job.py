@@ -19,6 +19,7 @@ from anabranch.engines.spark.layout import Layout, Station
 from anabranch.engines.spark.program import Batch, Outcome
 from anabranch.engines.spark.stage_names import named_stages
 from anabranch.engines.spark.task import run_task
+from anabranch.engines.spark.task_report import TaskReport
 from anabranch.engines.spark.workers import this_python
 from anabranch.planning.regions import RegionKind
 
@@ -102,12 +103,12 @@ def _at_an_end(station: Station) -> bool:
 
 def outcome_of(batches: Iterable[pa.RecordBatch]) -> Outcome:
     """What the rows at the end of a job say; raises the error of a task."""
-    reports: list[dict[str, Any]] = []
+    reports: list[TaskReport] = []
     for batch in batches:
         for row in wire.rows_of(batch):
             if row.kind == wire.FAILURE:
                 error, trace = pickle.loads(row.payload)
                 raise error from RemoteTraceback(f"\n{trace}")
             if row.kind == wire.REPORT:
-                reports.append(row.header)
+                reports.append(TaskReport.from_bytes(row.payload.to_pybytes()))
     return Outcome(reports)

@@ -11,13 +11,11 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from shutil import rmtree
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from anabranch.engines.channel import Channel
-from anabranch.engines.checkpoint import bucket_ranges
 from anabranch.engines.checkpoint.chain import needed, should_snapshot
 from anabranch.engines.checkpoint.locations import storage_at
 from anabranch.engines.checkpoint.state_files import (
@@ -30,6 +28,7 @@ from anabranch.engines.jumbo_ipc import from_bytes, to_bytes
 from anabranch.engines.spark.meter import Meter
 from anabranch.engines.spark.program import Batch, Program, RegionState
 from anabranch.engines.spark.station import StationRun
+from anabranch.engines.spark.task_report import StateSaved, StateWritten, Work
 from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.parking import ParkingLot
@@ -61,7 +60,7 @@ class Keeper:
         """Give a replica the state that its buckets had after the batch before."""
         if run.channel is None or not self._remembers(run, run.channel):
             return
-        with self._meter.of("state"), self._meter.of("load"):
+        with self._meter.of(Work.STATE), self._meter.of(Work.LOAD):
             before = self._batch.state.get(run.region.name, RegionState())
             ports = len(self._program.contexts[run.region.steps[0]].inputs)
             waiting: Waiting = [None] * ports
@@ -73,11 +72,11 @@ class Keeper:
                     self._waited.add(run.region.name)
                     run.gate.preload(port, jumbo)
 
-    def save(self, run: StationRun) -> dict[str, Any] | None:
-        """Write what changed, park the rest; says under which names."""
+    def save(self, run: StationRun) -> StateSaved | None:
+        """Write what changed, park the rest; None where there is nothing to keep."""
         if run.channel is None or not self._remembers(run, run.channel):
             return None
-        with self._meter.of("state"):
+        with self._meter.of(Work.STATE):
             region, buckets = run.region, buckets_of(run.channel)
             name = state_name(
                 self._batch.version, region.name, run.replica, self._batch.token, self._attempt
@@ -88,20 +87,12 @@ class Keeper:
             if not self._keeps(run.channel, waiting):
                 return None
             sections = self._sections(run.channel, waiting, whole)
-            report: dict[str, Any] = {
-                "region": region.name,
-                "replica": run.replica,
-                "name": name,
-                "buckets": bucket_ranges.to_text(buckets),
-                "file": None,
-            }
+            file = None
             if sections:
-                size, crc = write_state(self.storage, name, sections)
-                self._meter.bytes["state written"] += size
-                report["file"] = [whole, size, crc]
+                file = StateWritten(whole, *write_state(self.storage, name, sections))
             run.channel.saved()
             self._park(name, run.channel, waiting)
-            return report
+            return StateSaved(region.name, run.replica, name, buckets, file)
 
     def _remembers(self, run: StationRun, channel: Channel) -> bool:
         """Whether there is anything to keep: state, or tuples that wait for others."""
@@ -132,7 +123,7 @@ class Keeper:
                 _take_over(channel, stores, common)
             else:
                 channel.absorb({s: [x.release(common) for x in held] for s, held in stores.items()})
-                self._meter.bytes["state loaded"] += _settle(channel)
+                self._meter.state_loaded_bytes += _settle(channel)
             missing.difference_update(common)
             _merge(run.region, waiting, waited, common, mine)
         return missing
@@ -149,7 +140,7 @@ class Keeper:
         mine = set(buckets_of(channel))
         for file, buckets in needed(before.files, run.region.name, missing):
             sections = read_state(self.storage, file)
-            self._meter.bytes["state loaded"] += file.size
+            self._meter.state_loaded_bytes += file.size
             state: dict[str, dict[int, bytes]] = {}
             waited: Waiting = [None] * len(waiting)
             for (step, number), payload in sections.items():
@@ -180,10 +171,9 @@ class Keeper:
     def _park(self, name: str, channel: Channel, waiting: Waiting) -> None:
         stores = {step: list(kernel.stores) for step, kernel in channel.kernels.items()}
         try:
-            parked = self._lot.park(_lot_name(name), (stores, waiting))
+            self._lot.park(_lot_name(name), (stores, waiting))
         except (ParkingFull, OSError):
             return  # the next batch reads files instead
-        self._meter.bytes["state parked"] += parked.bytes_written
         if self._batch.version % SWEEP_EVERY == 0:
             self._sweep()
 

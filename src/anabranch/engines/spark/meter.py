@@ -6,9 +6,12 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeVar
 
+from anabranch.engines.spark.task_report import StepWork, Work
 from anabranch.state.positions import Jumbo
+
+Item = TypeVar("Item")
 
 
 class StepMeter:
@@ -34,17 +37,24 @@ class StepMeter:
         counted[2] += now - self._since
         self._since = now
 
+    def work(self) -> dict[str, StepWork]:
+        """By step."""
+        return {
+            step: StepWork(int(rows_in), int(rows_out), seconds)
+            for step, (rows_in, rows_out, seconds) in self.steps.items()
+        }
+
 
 class Meter:
-    """Time that a task spends on each kind of work, in seconds."""
+    """Seconds that a task spends on each kind of work, and the state that it reads."""
 
     def __init__(self) -> None:
         """Nothing measured yet."""
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.bytes: defaultdict[str, int] = defaultdict(int)
+        self.seconds: defaultdict[Work, float] = defaultdict(float)
+        self.state_loaded_bytes = 0
 
     @contextmanager
-    def of(self, work: str) -> Iterator[None]:
+    def of(self, work: Work) -> Iterator[None]:
         """Time of what is done inside."""
         start = time.perf_counter()
         try:
@@ -52,7 +62,7 @@ class Meter:
         finally:
             self.seconds[work] += time.perf_counter() - start
 
-    def timed(self, work: str, items: Iterator[Any]) -> Iterator[Any]:
+    def timed(self, work: Work, items: Iterator[Item]) -> Iterator[Item]:
         """The same items; the time it takes to get them counts."""
         while True:
             with self.of(work):

@@ -9,8 +9,8 @@ from dataclasses import replace
 from anabranch.engines.bucket_loads import Loads, bucket_rows, hottest_key
 from anabranch.engines.spark.batches import Done
 from anabranch.engines.spark.layout import Layout
+from anabranch.engines.spark.task_report import TaskReport, Work
 from anabranch.engines.spark.work import (
-    Report,
     pipeline_metrics,
     replica_busy,
     replica_in_steps,
@@ -29,7 +29,7 @@ from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.reader import skipped_row
 from anabranch.io.spark.dataframe import DataFrameSource
-from anabranch.operators.base import Counters, SkippedAt
+from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind
 
@@ -51,7 +51,7 @@ def observation_of(
         at_s,
         version,
         sum(done.read.values()),
-        sum(sink["rows"] for report in reports for sink in report["sinks"]),
+        sum(sink.rows for report in reports for sink in report.sinks),
         batch_times(layout, reports, total_s, commit_s),
         *latency_ms,
         steps,
@@ -64,13 +64,13 @@ def observation_of(
 def reconfiguration_of(at_s: float, version: int, done: Done) -> Reconfiguration:
     """The change to a batch's plan; tuples stood still while its slowest task loaded state."""
     reports = done.outcome.reports
-    loading = max((r["seconds"].get("load", 0.0) for r in reports), default=0.0)
+    loading = max((r.work.get(Work.LOAD, 0.0) for r in reports), default=0.0)
     return Reconfiguration(
         at_s,
         version,
         loading * 1000,
         tuple(done.before.diff(done.plan)),
-        sum(r["bytes"].get("state loaded", 0) for r in reports),
+        sum(r.state_loaded_bytes for r in reports),
         done.before.to_json(),
         done.plan.to_json(),
     )
@@ -87,11 +87,11 @@ class Skipped:
         self._unnumbered = {n for n, s in sources.items() if isinstance(s, DataFrameSource)}
         self._first: defaultdict[str, Counters] = defaultdict(Counters)
 
-    def note(self, reports: Sequence[Report]) -> dict[str, SkippedRow]:
+    def note(self, reports: Sequence[TaskReport]) -> dict[str, SkippedRow]:
         """Take what the tasks of a batch report; return the first rows so far, by step."""
         for report in reports:
-            for step, row in report["skipped"].items():
-                self._first[step].note(SkippedAt(*row))
+            for step, lost in report.counters.items():
+                self._first[step].note(lost.first)
         found = {step: skipped_row(self._flow, each.first) for step, each in self._first.items()}
         return {
             step: replace(row, part="", row=0) if row.source in self._unnumbered else row
@@ -101,7 +101,7 @@ class Skipped:
 
 
 def step_metrics(
-    reports: Sequence[Report],
+    reports: Sequence[TaskReport],
     totals: dict[str, dict[str, int]],
     first_skipped: Mapping[str, SkippedRow],
     layout: Layout,
@@ -115,12 +115,12 @@ def step_metrics(
     counted: defaultdict[str, list[float]] = defaultdict(lambda: [0, 0, 0.0])
     keys: defaultdict[str, int] = defaultdict(int)
     for report in reports:
-        for step, (rows_in, rows_out, seconds) in report["steps"].items():
+        for step, work in report.steps.items():
             came = counted[step][0]
-            counted[step][0] = max(came, rows_in) if step in shared else came + rows_in
-            counted[step][1] += rows_out
-            counted[step][2] += seconds
-        for step, held in report["keys"].items():
+            counted[step][0] = max(came, work.rows_in) if step in shared else came + work.rows_in
+            counted[step][1] += work.rows_out
+            counted[step][2] += work.seconds
+        for step, held in report.keys.items():
             keys[step] += held
     return tuple(
         StepMetrics(
@@ -137,15 +137,14 @@ def step_metrics(
 
 
 def region_metrics(
-    plan: Plan, steps: Sequence[StepMetrics], reports: Sequence[Report], total_s: float
+    plan: Plan, steps: Sequence[StepMetrics], reports: Sequence[TaskReport], total_s: float
 ) -> tuple[RegionMetrics, ...]:
     """Throughput of each region, and how evenly its replicas and buckets share the work."""
     rows = {each.step: each.rows_in for each in steps}
     loaded: defaultdict[str, int] = defaultdict(int)
     for report in reports:
-        names = [saved["region"] for saved in report["state"]]
-        for name in names:
-            loaded[name] += report["bytes"].get("state loaded", 0) // len(names)
+        for saved in report.state:
+            loaded[saved.region] += report.state_loaded_bytes // len(report.state)
     dealt = loads_by_region(reports)
     return tuple(
         RegionMetrics(
@@ -162,12 +161,12 @@ def region_metrics(
     )
 
 
-def loads_by_region(reports: Sequence[Report]) -> defaultdict[str, list[Loads]]:
+def loads_by_region(reports: Sequence[TaskReport]) -> defaultdict[str, list[Loads]]:
     """What each task dealt out to the buckets of each region."""
     found: defaultdict[str, list[Loads]] = defaultdict(list)
     for report in reports:
-        for region, told in report["dealt"].items():
-            found[region] += [Loads.from_dict(each) for each in told]
+        for region, loads in report.dealt.items():
+            found[region] += loads
     return found
 
 
@@ -175,15 +174,15 @@ def source_metrics(
     plan: Plan,
     read: dict[str, int],
     backlog: dict[str, int | None],
-    reports: Sequence[Report],
+    reports: Sequence[TaskReport],
     total_s: float,
 ) -> tuple[SourceMetrics, ...]:
     """Tuples read of each source, how long the last had waited, how busy its readers are."""
     busy = source_busy(plan, reports, total_s)
     lags: defaultdict[str, list[float]] = defaultdict(list)
     for report in reports:
-        for name, told in report["sources"].items():
-            lags[name] += [told["lag_ms"]] if told.get("lag_ms") is not None else []
+        for name, part in report.sources.items():
+            lags[name] += [part.lag_ms] if part.lag_ms is not None else []
     return tuple(
         SourceMetrics(
             name,
@@ -198,24 +197,25 @@ def source_metrics(
 
 
 def batch_times(
-    layout: Layout, reports: Sequence[Report], total_s: float, commit_s: float
+    layout: Layout, reports: Sequence[TaskReport], total_s: float, commit_s: float
 ) -> BatchTimes:
     """Stages run one after another, their tasks side by side: the slowest task of each counts."""
-    spent: defaultdict[str, float] = defaultdict(float)
-    for stage in range(layout.last_stage + 1):
-        tasks = [r["seconds"] for r in reports if r["stage"] == stage]
-        slowest: dict[str, float] = max(tasks, key=lambda t: float(t["task"]), default={})
-        for work, seconds in slowest.items():
-            spent[work] += seconds
-    named = sum(spent[work] for work in ("scan", "shuffle", "state", "sink"))
+    slowest = [
+        max(tasks, key=lambda task: task.seconds)
+        for stage in range(layout.last_stage + 1)
+        if (tasks := [report for report in reports if report.stage == stage])
+    ]
+    tasks_s = sum(task.seconds for task in slowest)
+    spent = {work: sum(task.work.get(work, 0.0) for task in slowest) for work in Work}
+    named_s = sum(spent[work] for work in (Work.SCAN, Work.SHUFFLE, Work.STATE, Work.SINK))
     return BatchTimes(
         total_s=total_s,
-        fixed_s=max(0.0, total_s - spent["task"]),
-        scan_s=spent["scan"],
-        shuffle_s=spent["shuffle"],
-        compute_s=max(0.0, spent["task"] - named),
-        state_s=spent["state"],
-        sink_s=spent["sink"],
+        fixed_s=max(0.0, total_s - tasks_s),
+        scan_s=spent[Work.SCAN],
+        shuffle_s=spent[Work.SHUFFLE],
+        compute_s=max(0.0, tasks_s - named_s),
+        state_s=spent[Work.STATE],
+        sink_s=spent[Work.SINK],
         commit_s=commit_s,
     )
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from anabranch.engines.jumbo_ipc import pack
 from anabranch.engines.spark import wire
 from anabranch.engines.spark.layout import Layout, Link
+from anabranch.engines.spark.task_report import TaskReport
 from anabranch.engines.spark.wire import Row
 from anabranch.state.positions import Jumbo, Root
 
@@ -63,9 +64,10 @@ class Outbox:
         for replica in range(self._layout.stations[link.consumer].replicas):
             self._to(link, replica, wire.FRONTIER, header, wire.NOTHING)
 
-    def report(self, content: dict[str, Any]) -> None:
+    def report(self, report: TaskReport) -> None:
         """What this task did."""
-        self._to_driver(wire.REPORT, content, wire.NOTHING)
+        payload = pa.py_buffer(report.to_bytes())
+        self._put(Row(wire.REPORT, self._layout.last_stage + 1, 0, {}, payload))
 
     def failure(self, error: BaseException) -> None:
         """An error that trying again cannot mend: everybody hears of it and stops."""
@@ -91,9 +93,6 @@ class Outbox:
         consumer = self._layout.stations[link.consumer]
         header = {**header, "link": link.number}
         self._put(Row(kind, consumer.stage, consumer.first_task + replica, header, payload))
-
-    def _to_driver(self, kind: str, header: dict[str, Any], payload: pa.Buffer) -> None:
-        self._put(Row(kind, self._layout.last_stage + 1, 0, header, payload))
 
     def _put(self, row: Row) -> None:
         """To its task, or on the way there to some task of the next stage."""

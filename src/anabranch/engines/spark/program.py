@@ -13,6 +13,7 @@ from pyspark import cloudpickle
 
 from anabranch.engines.checkpoint.chain import StateFile
 from anabranch.engines.spark.layout import Layout, layout
+from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
@@ -125,6 +126,6 @@ class Batch:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the tasks of a job have told, each in a report."""
+    """What the tasks of a job report."""
 
-    reports: list[dict[str, Any]]
+    reports: list[TaskReport]

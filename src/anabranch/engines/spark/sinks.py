@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from anabranch.engines.checkpoint.manifest import Manifest
+from anabranch.engines.checkpoint.manifest import Manifest, SinkWritten
 from anabranch.engines.checkpoint.sinks import OUTBOX, Sinks, outbox_files, write_rows
 from anabranch.engines.checkpoint.state_files import state_name
 from anabranch.engines.checkpoint.storage import Storage
@@ -20,8 +20,8 @@ from anabranch.io.spark.each_batch import EachBatchSink
 
 def write_sink(
     program: Program, batch: Batch, run: StationRun, storage: Storage, attempt: str
-) -> dict[str, Any]:
-    """Write what a sink got in this task; says which file, if any."""
+) -> SinkWritten:
+    """Write what a sink got in this task."""
     name = run.region.name
     batches = [jumbo.batch for jumbo in run.sink_rows]
     sink, schema = program.body(name).sink, program.contexts[name].inputs[0].schema
@@ -30,7 +30,7 @@ def write_sink(
         file = _write_parquet(schema, f"{file}.parquet", batches, storage) if batches else None
     else:
         file = write_rows(sink, schema, str(file), batches, storage)
-    return {"sink": name, "rows": sum(b.num_rows for b in batches), "file": file}
+    return SinkWritten(name, sum(b.num_rows for b in batches), file)
 
 
 class SparkSinks(Sinks):

@@ -21,6 +21,7 @@ from anabranch.engines.spark.layout import Layout, Link, Station
 from anabranch.engines.spark.meter import StepMeter
 from anabranch.engines.spark.outbox import Outbox
 from anabranch.engines.spark.program import Batch, Program
+from anabranch.engines.spark.task_report import StepWork
 from anabranch.operators.base import Kernel
 from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.gate import Gate
@@ -126,9 +127,9 @@ class StationRun:
         for run in self.family():
             run._pipes.abandon()
 
-    def steps(self) -> dict[str, list[float]]:
-        """By step: rows in, rows out, seconds."""
-        return {step: counted for meter in self.meters for step, counted in meter.steps.items()}
+    def steps(self) -> dict[str, StepWork]:
+        """What each step did so far."""
+        return {step: work for meter in self.meters for step, work in meter.work().items()}
 
     def busy_s(self) -> float:
         """How long its busiest pipeline has worked."""

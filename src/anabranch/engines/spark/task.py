@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
 from pyspark import Broadcast, TaskContext
 
+from anabranch.engines.bucket_loads import Loads
+from anabranch.engines.channel import Channel
+from anabranch.engines.checkpoint.manifest import SinkWritten
 from anabranch.engines.jumbo_ipc import unpack
 from anabranch.engines.memory import freeze_modules, keep_freed_memory
 from anabranch.engines.spark import wire
@@ -28,6 +30,13 @@ from anabranch.engines.spark.outbox import Outbox
 from anabranch.engines.spark.program import Batch, Program
 from anabranch.engines.spark.sinks import write_sink
 from anabranch.engines.spark.station import StationRun
+from anabranch.engines.spark.task_report import (
+    ReplicaWork,
+    SourceRead,
+    StateSaved,
+    TaskReport,
+    Work,
+)
 from anabranch.engines.spark.workers import end_quietly
 from anabranch.errors import AnabranchError
 from anabranch.io.reader import last_word
@@ -71,7 +80,7 @@ class TaskRun:
         self._layout = program.layout(batch.plan)
         self._meter = Meter()
         self._outbox = Outbox(self._layout, stage)
-        self._sources: dict[str, dict[str, Any]] = {}
+        self._sources: dict[str, SourceRead] = {}
         self._runs: list[StationRun] = []
         self._started = time.perf_counter()
 
@@ -127,7 +136,7 @@ class TaskRun:
             source = source.recalling(self._batch.records[name])
         reader = SliceReader(source, rank, self._batch.slices[name][replica])
         rows = 0
-        for jumbo, frontier in self._meter.timed("scan", reader.read(SCAN_ROWS)):
+        for jumbo, frontier in self._meter.timed(Work.SCAN, reader.read(SCAN_ROWS)):
             rows += len(jumbo)
             run.emit(jumbo, frontier)
             yield from self._outbox.drain()
@@ -137,18 +146,17 @@ class TaskRun:
             cursor = Cursor(len(source.parts()), 0)
         last, reached = reader.end(cursor)
         run.emit(last, reached)
-        self._sources[name] = {"rows": rows, "cursor": [cursor.part, cursor.row]}
-        self._sources[name] |= {"lag_ms": reader.waited_ms}
+        self._sources[name] = SourceRead(rows, cursor, reader.waited_ms)
 
     def _read_dataframe(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Work on a partition of the streaming DataFrames; a reader of the plan tells how far."""
         runs: dict[str, StationRun] = {}
-        for batch in joined(self._meter.timed("scan", batches), SCAN_ROWS):
+        for batch in joined(self._meter.timed(Work.SCAN, batches), SCAN_ROWS):
             for name, jumbo in read_rows(self._program, self._batch, batch):
                 if name not in runs:
                     runs[name] = self._run(self._layout.stations[name], self._task)
-                    self._sources[name] = {"rows": 0, "cursor": None}
-                self._sources[name]["rows"] += len(jumbo)
+                before = self._sources.get(name, SourceRead(0))
+                self._sources[name] = SourceRead(before.rows + len(jumbo))
                 runs[name].emit(jumbo, START)
                 yield from self._outbox.drain()
         for run in runs.values():
@@ -160,7 +168,7 @@ class TaskRun:
         """Take all rows in; gives the failure of an earlier stage, if there is one."""
         frontiers: dict[tuple[int, int], Root] = {}
         links = {link.number: link for link in self._layout.links}
-        for batch in self._meter.timed("shuffle", batches):
+        for batch in self._meter.timed(Work.SHUFFLE, batches):
             for row in wire.rows_of(batch):
                 if row.kind == wire.FAILURE:
                     self._outbox = Outbox(self._layout, self._stage)
@@ -200,51 +208,58 @@ class TaskRun:
 
     def _finish(self, run: StationRun, keeper: Keeper) -> Iterator[pa.RecordBatch]:
         """Let every station work, in the order of the stream, and report."""
-        report: dict[str, Any] = {"state": [], "sinks": [], "steps": {}, "counters": {}}
-        report |= {"timers": {}, "keys": {}, "busy": {}, "dealt": {}, "skipped": {}}
-        for station in run.family():
+        stations = list(run.family())
+        state: list[StateSaved] = []
+        sinks: list[SinkWritten] = []
+        for station in stations:
             keeper.load(station)
-            with self._meter.of("compute"):
+            with self._meter.of(Work.COMPUTE):
                 station.finish()
             station.pass_on()
             yield from self._outbox.drain()
             if station.region.kind is RegionKind.SINK:
-                with self._meter.of("sink"):
-                    told = write_sink(
+                with self._meter.of(Work.SINK):
+                    written = write_sink(
                         self._program, self._batch, station, keeper.storage, self._attempt
                     )
-                    report["sinks"].append(told)
-            self._describe(station, report)
+                sinks.append(written)
             if (saved := keeper.save(station)) is not None:
-                report["state"].append(saved)
+                state.append(saved)
         yield from self._outbox.drain()
-        report |= self._about()
-        self._outbox.report(report)
+        self._outbox.report(self._report(stations, tuple(state), tuple(sinks)))
         yield from self._outbox.drain()
 
-    def _describe(self, station: StationRun, report: dict[str, Any]) -> None:
-        report["steps"].update(station.steps())
-        report["busy"][station.region.name] = [station.replica, station.busy_s()]
-        for region, loads in station.dealt().items():
-            report["dealt"].setdefault(region, []).append(loads.to_dict())
-        if station.channel is None:
-            return
-        timers = [kernel.next_timer() for kernel in station.channel.kernels.values()]
-        due = [timer for timer in timers if timer is not None]
-        report["keys"] |= station.channel.keys()
-        report["timers"][station.region.name] = min(due, default=None)
-        for step, kernel in station.channel.kernels.items():
-            counted = kernel.context.counters
-            report["counters"][step] = counted.counts()
-            if counted.first is not None:
-                report["skipped"][step] = counted.first
+    def _report(
+        self,
+        stations: Sequence[StationRun],
+        state: tuple[StateSaved, ...],
+        sinks: tuple[SinkWritten, ...],
+    ) -> TaskReport:
+        dealt: dict[str, tuple[Loads, ...]] = {}
+        for station in stations:
+            for region, loads in station.dealt().items():
+                dealt[region] = (*dealt.get(region, ()), loads)
+        channels = {s.region.name: s.channel for s in stations if s.channel is not None}
+        kernels = {step: k for each in channels.values() for step, k in each.kernels.items()}
+        return TaskReport(
+            self._stage,
+            self._task,
+            os.getpid(),
+            time.perf_counter() - self._started,
+            self._meter.seconds,
+            self._meter.state_loaded_bytes,
+            self._sources,
+            steps={step: work for station in stations for step, work in station.steps().items()},
+            replicas={s.region.name: ReplicaWork(s.replica, s.busy_s()) for s in stations},
+            dealt=dealt,
+            keys={step: keys for each in channels.values() for step, keys in each.keys().items()},
+            timers={region: _next_timer(channel) for region, channel in channels.items()},
+            counters={step: kernel.context.counters for step, kernel in kernels.items()},
+            state=state,
+            sinks=sinks,
+        )
 
-    def _about(self) -> dict[str, Any]:
-        return {
-            "stage": self._stage,
-            "task": self._task,
-            "pid": os.getpid(),
-            "sources": self._sources,
-            "seconds": dict(self._meter.seconds) | {"task": time.perf_counter() - self._started},
-            "bytes": dict(self._meter.bytes) | {"sent": self._outbox.bytes_sent},
-        }
+
+def _next_timer(channel: Channel) -> int | None:
+    timers = [kernel.next_timer() for kernel in channel.kernels.values()]
+    return min((timer for timer in timers if timer is not None), default=None)

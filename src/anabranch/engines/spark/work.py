@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from anabranch.engines.spark.task_report import ReplicaWork, TaskReport, Work
 from anabranch.events import PipelineMetrics
 from anabranch.planning.plan import Plan, RegionPlan
-
-Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -33,23 +31,24 @@ class TaskWork:
     reading_s: float
 
     @staticmethod
-    def of(report: Report) -> TaskWork:
+    def of(report: TaskReport) -> TaskWork:
         """What a task reported.
 
         Example:
-            >>> task = {"steps": {"a": [9, 9, 2.0], "out": [9, 0, 0.0]}, "sinks": [{"sink": "out"}]}
-            >>> task["seconds"] = {"task": 8.0, "scan": 3.0, "sink": 1.0}
-            >>> TaskWork.of(task)
+            >>> from anabranch.engines.checkpoint.manifest import SinkWritten
+            >>> from anabranch.engines.spark.task_report import StepWork
+            >>> steps = {"a": StepWork(9, 9, 2.0), "out": StepWork(9, 0, 0.0)}
+            >>> work, sinks = {Work.SCAN: 3.0, Work.SINK: 1.0}, (SinkWritten("out", 9, "f"),)
+            >>> TaskWork.of(TaskReport(0, 0, seconds=8.0, work=work, steps=steps, sinks=sinks))
             TaskWork(steps={'a': 2.0, 'out': 0.0}, besides={'a': 2.0, 'out': 1.0}, reading_s=3.0)
         """
-        spent = {step: seconds for step, (_, _, seconds) in report["steps"].items()}
-        sinks = {told["sink"] for told in report["sinks"]}
-        seconds = report["seconds"]
-        read_s, write_s = seconds.get("scan", 0.0), seconds.get("sink", 0.0)
+        spent = {step: work.seconds for step, work in report.steps.items()}
+        sinks = {written.sink for written in report.sinks}
+        read_s, write_s = report.work.get(Work.SCAN, 0.0), report.work.get(Work.SINK, 0.0)
         if not spent:  # a reader alone: dealing its rows out is its work, too
-            return TaskWork({}, {}, seconds["task"])
+            return TaskWork({}, {}, report.seconds)
         working = sum(spent.values())
-        rest_s = max(0.0, seconds["task"] - working - read_s - write_s)
+        rest_s = max(0.0, report.seconds - working - read_s - write_s)
         shares = {step: s / working if working else 1 / len(spent) for step, s in spent.items()}
         besides = {
             step: rest_s * share + (write_s / len(sinks) if step in sinks else 0.0)
@@ -63,7 +62,7 @@ class TaskWork:
 
 
 def pipeline_metrics(
-    plan: Plan, reports: Sequence[Report], total_s: float
+    plan: Plan, reports: Sequence[TaskReport], total_s: float
 ) -> tuple[PipelineMetrics, ...]:
     """Part of the batch that each pipeline worked, in its steps or besides."""
     tasks = [TaskWork.of(report) for report in reports]
@@ -79,46 +78,45 @@ def pipeline_metrics(
 
 
 def replica_busy(
-    region: RegionPlan, reports: Sequence[Report], total_s: float
+    region: RegionPlan, reports: Sequence[TaskReport], total_s: float
 ) -> tuple[float, ...]:
     """Part of the batch that each replica worked, in its busiest thread."""
     spent = [0.0] * region.replicas
     for report in reports:
-        if region.region in report["busy"]:
+        if (ran := report.replicas.get(region.region)) is not None:
             task = TaskWork.of(report)
             busiest_s = max(task.of_steps(pipeline) for pipeline in region.pipelines)
-            spent[_replica(region, report)] += busiest_s
+            spent[_replica(region, ran)] += busiest_s
     return tuple(_share(each, total_s) for each in spent)
 
 
 def replica_in_steps(
-    region: RegionPlan, reports: Sequence[Report], total_s: float
+    region: RegionPlan, reports: Sequence[TaskReport], total_s: float
 ) -> tuple[float, ...]:
     """The same, in steps alone."""
     spent = [0.0] * region.replicas
     for report in reports:
-        if region.region in report["busy"]:
-            spent[_replica(region, report)] += report["busy"][region.region][1]
+        if (ran := report.replicas.get(region.region)) is not None:
+            spent[_replica(region, ran)] += ran.seconds
     return tuple(_share(each, total_s) for each in spent)
 
 
-def source_busy(plan: Plan, reports: Sequence[Report], total_s: float) -> dict[str, float]:
+def source_busy(plan: Plan, reports: Sequence[TaskReport], total_s: float) -> dict[str, float]:
     """Part of the batch that the readers of each source worked, on average."""
     spent: defaultdict[str, float] = defaultdict(float)
     workers: defaultdict[str, set[int]] = defaultdict(set)
     for report in reports:
-        for name in report["sources"]:
+        for name in report.sources:
             spent[name] += TaskWork.of(report).reading_s
-            workers[name].add(report["pid"])
+            workers[name].add(report.pid)
     # Partitions of a streaming DataFrame are read by as many workers as Spark had for them.
     readers = {s.source: max(s.replicas, len(workers[s.source])) for s in plan.sources}
     return {name: _share(spent[name], total_s * number) for name, number in readers.items()}
 
 
-def _replica(region: RegionPlan, report: Report) -> int:
+def _replica(region: RegionPlan, ran: ReplicaWork) -> int:
     # A region that joined the partitions of a streaming DataFrame has more tasks than replicas.
-    replica: int = report["busy"][region.region][0]
-    return replica % region.replicas
+    return ran.replica % region.replicas
 
 
 def _share(spent_s: float, whole_s: float) -> float:

@@ -31,9 +31,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 
+from anabranch.graph import StateKind
 from anabranch.planning.answer import RegionChoice, kind_of
 from anabranch.planning.models.fission import pipeline_times, region_times, speedup, waiting
-from anabranch.planning.profile import OperatorProfile, Profile, State
+from anabranch.planning.profile import OperatorProfile, Profile
 
 P99_SIGMAS = 2.326
 """A normal distribution has 99 in a hundred below so many deviations above its mean."""
@@ -145,7 +146,7 @@ def _region(
     whole = visits * sum(pipeline_times(profile, region.pipelines))
     # Threads and replicas take that for each other.
     handed_on = times.work + visits * waiting(profile, region.operators) - whole
-    if kind_of(members) in (State.PARTITIONED, State.SHARED):
+    if kind_of(members) in (StateKind.PARTITIONED, StateKind.SHARED):
         whole /= speedup(profile, region)  # each replica works on its part of the jumbo tuple
     work, varies = batch_rows * (whole + handed_on), _variation(profile, members)
     wait, wait_p99 = _waits(rate * times.turn, batch_rows * times.turn, varies)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log2
 
+from anabranch.graph import StateKind
 from anabranch.planning.answer import RegionChoice, kind_of
 from anabranch.planning.models.fission import (
     Estimate,
@@ -26,7 +27,7 @@ from anabranch.planning.models.fission import (
     together,
     waiting,
 )
-from anabranch.planning.profile import NANOSECONDS, Overheads, Profile, State
+from anabranch.planning.profile import NANOSECONDS, Overheads, Profile
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _region_times(profile: Profile, region: RegionChoice, costs: LocalCosts) -> 
     unit_ns = NANOSECONDS[profile.unit or "ns"]
     visits = profile.visits[region.operators[0]]
     kind = kind_of([profile.by_name[name] for name in region.operators])
-    keyed = kind in (State.PARTITIONED, State.SHARED)
+    keyed = kind in (StateKind.PARTITIONED, StateKind.SHARED)
     handover = costs.handover_ns / costs.batch_rows / unit_ns
     copying = costs.keyed_replication_ns if keyed else costs.replication_ns
     ordering = visits * copying / unit_ns * log2(region.replicas)

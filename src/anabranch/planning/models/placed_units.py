@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 
+from anabranch.graph import StateKind
 from anabranch.planning.answer import kind_of, most_replicas
 from anabranch.planning.machine import Machine
-from anabranch.planning.profile import NANOSECONDS, Profile, State
+from anabranch.planning.profile import NANOSECONDS, Profile
 
 LEAST_SHARE = 1e-9
 """Part of the application's work that a unit has at least: a rate has to stay a number."""
@@ -155,7 +156,7 @@ def _unit(
 ) -> Unit:
     members = [profile.by_name[name] for name in run]
     # Replicas of shared state all see every tuple: nothing that is dealt out evenly.
-    most = 1 if kind_of(members) is State.SHARED else most_replicas(members)
+    most = 1 if kind_of(members) is StateKind.SHARED else most_replicas(members)
     return Unit(
         operators=run,
         execute_ns=max(least_ns, scale * sum(reach[o.name] * o.cost for o in members)),

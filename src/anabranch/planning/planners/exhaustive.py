@@ -36,8 +36,9 @@ def exhaustive(problem: Problem) -> Answer:
 
     Example:
         >>> from anabranch.planning.machine import Machine
-        >>> from anabranch.planning.profile import OperatorProfile, State, chain
-        >>> read = OperatorProfile("read", 1.0, state=State.STATEFUL)
+        >>> from anabranch.graph import StateKind
+        >>> from anabranch.planning.profile import OperatorProfile, chain
+        >>> read = OperatorProfile("read", 1.0, state=StateKind.STATEFUL)
         >>> profile = chain([read, OperatorProfile("parse", 3.0)])
         >>> found = exhaustive(Problem(profile, Machine.of_cores(4)))
         >>> [(region.operators, region.replicas) for region in found.regions], found.throughput

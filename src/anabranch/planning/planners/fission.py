@@ -45,8 +45,9 @@ def fission(problem: Problem, alpha: float = 0.0) -> Answer:
 
     Example:
         >>> from anabranch.planning.machine import Machine
-        >>> from anabranch.planning.profile import OperatorProfile, State, chain
-        >>> read = OperatorProfile("read", 1.0, state=State.STATEFUL)
+        >>> from anabranch.graph import StateKind
+        >>> from anabranch.planning.profile import OperatorProfile, chain
+        >>> read = OperatorProfile("read", 1.0, state=StateKind.STATEFUL)
         >>> profile = chain([read, OperatorProfile("parse", 3.0)])
         >>> found = fission(Problem(profile, Machine.of_cores(4)))
         >>> [(region.operators, region.replicas) for region in found.regions], found.throughput

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.planning.profile import OperatorProfile, State
+from anabranch.graph import StateKind
+from anabranch.planning.profile import OperatorProfile
 from anabranch.reproduce.joker.setting import (
     OVERHEADS,
     Application,
@@ -182,7 +183,7 @@ def compared(factor: float) -> Application:
     selectivities are 0.9, as the paper says of its chain.
     """
     passed = 0.9 * factor
-    middle = OperatorProfile("mult4", multiply("mult4", 200).cost, passed, State.STATEFUL)
+    middle = OperatorProfile("mult4", multiply("mult4", 200).cost, passed, StateKind.STATEFUL)
     return in_a_row(
         "compared",
         [

@@ -24,16 +24,11 @@ from anabranch.adapt.seen import Limits
 from anabranch.engines.simulator.flows import Idle
 from anabranch.engines.simulator.scenario import JOKER_SWITCH, Scenario
 from anabranch.flow import Flow, Order, Stream
+from anabranch.graph import StateKind
 from anabranch.io.collect import collect
 from anabranch.io.memory import memory
 from anabranch.planning.machine import Machine
-from anabranch.planning.profile import (
-    OperatorProfile,
-    Overheads,
-    Profile,
-    State,
-    StreamProfile,
-)
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, StreamProfile
 
 HARDWARE_THREADS = 24
 MACHINE = Machine.of_cores(HARDWARE_THREADS)
@@ -117,7 +112,7 @@ class Application:
 
 def source(name: str = "source", cost_us: float = SOURCE_US, rate: float = 1.0) -> OperatorProfile:
     """One thread that reads."""
-    return OperatorProfile(name, cost_us, state=State.STATEFUL, rate=rate)
+    return OperatorProfile(name, cost_us, state=StateKind.STATEFUL, rate=rate)
 
 
 def multiply(
@@ -134,7 +129,7 @@ def multiply(
 
 def work(name: str, cost_us: float, key: str = "", selectivity: float = 1.0) -> OperatorProfile:
     """An operator of a cost; with a key it is partitioned."""
-    state = State.PARTITIONED if key else State.STATELESS
+    state = StateKind.PARTITIONED if key else StateKind.STATELESS
     return OperatorProfile(name, round(cost_us, 9), selectivity, state, key=(key,) if key else ())
 
 

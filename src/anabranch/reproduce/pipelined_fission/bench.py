@@ -22,12 +22,13 @@ from anabranch.engines.local.engine import LocalEngine
 from anabranch.engines.measuring.calibration import calibrate, this_machine
 from anabranch.engines.measuring.multiplying import nanoseconds_a_multiplication
 from anabranch.flow import Flow
+from anabranch.graph import StateKind
 from anabranch.planning.for_flow import as_plan, problem_for
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
 from anabranch.planning.planners.planner import THREADS_PER_CORE, Problem
 from anabranch.planning.planners.registry import PLANNERS
-from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, chain
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
 from anabranch.testing.busy import SINK, SOURCE, busy_flow
 
 ROWS_A_BATCH = 64
@@ -164,7 +165,7 @@ def with_ends(profile: Profile) -> Profile:
         ['source', 'a', 'sink']
     """
     source, sink = (
-        OperatorProfile(name, END_COST_US, state=State.STATEFUL) for name in (SOURCE, SINK)
+        OperatorProfile(name, END_COST_US, state=StateKind.STATEFUL) for name in (SOURCE, SINK)
     )
     return chain([source, *profile.operators, sink], profile.overheads, profile.unit)
 

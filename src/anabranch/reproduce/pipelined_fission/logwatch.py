@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.planners.registry import PLANNERS
-from anabranch.planning.profile import OperatorProfile, Overheads, Profile, State, chain
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
 
 US_PER_UNIT = 0.095
 """Table 1's unit: a cost of 200 is 19 µs in the paper's runtime."""
@@ -18,16 +19,16 @@ PAPER_CORES, PAPER_SPEEDUP = 12, 9.7
 APPROACHES = ("sequential", "fission", "exact")
 
 FIGURE_17 = (
-    ("RawLines", State.STATEFUL, (), 1.0, 1.52),
-    ("Lines", State.STATELESS, (), 1.0, 3.87),
-    ("ParsedLines", State.STATELESS, (), 1.0, 15.15),
-    ("RawEvents", State.STATELESS, (), 0.87, 9.39),
-    ("Events", State.STATELESS, (), 1.0, 13.81),
-    ("Range", State.PARTITIONED, ("host",), 0.20, 9.04),
-    ("Cutoff", State.STATELESS, (), 0.99, 24.82),
-    ("RealTime", State.STATELESS, (), 1.0, 27.04),
-    ("Breakins", State.PARTITIONED, ("user",), 0.00027, 17.33),
-    ("Results", State.STATEFUL, (), 1.0, 493.17),
+    ("RawLines", StateKind.STATEFUL, (), 1.0, 1.52),
+    ("Lines", StateKind.STATELESS, (), 1.0, 3.87),
+    ("ParsedLines", StateKind.STATELESS, (), 1.0, 15.15),
+    ("RawEvents", StateKind.STATELESS, (), 0.87, 9.39),
+    ("Events", StateKind.STATELESS, (), 1.0, 13.81),
+    ("Range", StateKind.PARTITIONED, ("host",), 0.20, 9.04),
+    ("Cutoff", StateKind.STATELESS, (), 0.99, 24.82),
+    ("RealTime", StateKind.STATELESS, (), 1.0, 27.04),
+    ("Breakins", StateKind.PARTITIONED, ("user",), 0.00027, 17.33),
+    ("Results", StateKind.STATEFUL, (), 1.0, 493.17),
 )
 """Operators with state, key, selectivity (1 where the paper has none) and microseconds a tuple."""
 

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from anabranch.engines.simulator.flows import OUTPUT, Idle, last_operators
 from anabranch.flow import Flow, Stream
+from anabranch.graph import StateKind
 from anabranch.io.collect import collect
 from anabranch.io.memory import memory
-from anabranch.planning.profile import OperatorProfile, Profile, State, StreamProfile
+from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
 
 BUCKETS = 720
 """Divided evenly by most numbers of replicas that occur."""
@@ -121,7 +122,7 @@ def diamond() -> Topology:
 
 def sentiment_analysis() -> Topology:
     """TSA: eleven operators in a tree of eight stages; the last ranking has one task."""
-    rank = OperatorProfile("op10 rank all", 0.05, 1.0, State.STATEFUL)
+    rank = OperatorProfile("op10 rank all", 0.05, 1.0, StateKind.STATEFUL)
     given = [
         _tweets(),
         _operator("op2 store", 0.08, TWEET_BYTES),
@@ -176,7 +177,7 @@ def _counting() -> list[OperatorProfile]:
 
 def _operator(name: str, cost: float, tuple_bytes: float, passes: float = 1.0) -> OperatorProfile:
     key = (f"key of {name}",)
-    return OperatorProfile(name, cost, passes, State.PARTITIONED, key, tuple_bytes=tuple_bytes)
+    return OperatorProfile(name, cost, passes, StateKind.PARTITIONED, key, tuple_bytes=tuple_bytes)
 
 
 def _line(*operators: OperatorProfile) -> Profile:
