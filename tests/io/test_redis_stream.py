@@ -347,7 +347,7 @@ def test_a_missing_package_is_told_with_the_command_that_installs_it(monkeypatch
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"format": "xml"}, "a format among"),
+        ({"format": "xml"}, "format in"),
         ({"schema": ""}, "columns to read"),
         ({"first_row": -1}, "first_row of 0 or more"),
         ({"schema": "tags: list<string>"}, "a field of text can hold"),

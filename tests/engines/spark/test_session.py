@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from anabranch.engines.spark.session import check_version, our_settings, session
 from anabranch.errors import EngineError
 from tests.engines.spark.short_lived import environment
 from tests.processes import start_process
+from tests.sampling import thorough
 
 CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE")
 
@@ -93,7 +95,9 @@ def without_java(folder: Path) -> dict[str, str]:
     return named | {"PATH": str(tools), "XDG_CACHE_HOME": str(folder / "cache")}
 
 
-of_one_start = pytest.mark.xdist_group("session")
+def of_one_start(test: Any) -> Any:
+    """Share one start of Spark, which `make test` saves."""
+    return thorough(pytest.mark.xdist_group("session")(test))
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,10 @@ import pytest
 
 from tests.engines.spark.bare_python import bare_python
 from tests.engines.spark.short_lived import environment
+from tests.sampling import thorough
 
 pytestmark = [
+    thorough,
     pytest.mark.spark,
     pytest.mark.xdist_group("workers"),
     pytest.mark.timeout(240),

@@ -14,11 +14,12 @@ from anabranch.planning.planners.search.product_cuts import ProductCuts
 from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.reproduce.briskstream.inputs import application, server
 from tests.planning.planners.enumerated_plans import every_plan, random_problem
+from tests.sampling import few, thorough
 
 FAR = ((0.0, 300.0), (300.0, 0.0))
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", few(range(24), 6))
 def test_the_bound_holds_on_every_plan_and_rlas_finds_the_best_that_fits(seed):
     problem = random_problem(np.random.default_rng(seed))
     placing = Placing.of(problem)
@@ -31,7 +32,7 @@ def test_the_bound_holds_on_every_plan_and_rlas_finds_the_best_that_fits(seed):
     assert answer.throughput / best == pytest.approx(1.0, abs=0.02), "ratio to the optimum"
 
 
-@pytest.mark.parametrize("seed", range(100, 130))
+@pytest.mark.parametrize("seed", few(range(100, 130), 8))
 def test_no_plan_is_called_impossible_at_its_own_rate(seed):
     placing = Placing.of(random_problem(np.random.default_rng(seed)))
     model = placing.model()
@@ -44,7 +45,7 @@ def test_no_plan_is_called_impossible_at_its_own_rate(seed):
             break
 
 
-@pytest.mark.parametrize("seed", range(200, 240))
+@pytest.mark.parametrize("seed", few(range(200, 240), 10))
 def test_no_plan_is_called_impossible_in_a_box_around_its_own_shares(seed):
     draw = np.random.default_rng(seed)
     placing = Placing.of(random_problem(draw))
@@ -114,6 +115,7 @@ def test_fetching_that_cannot_be_avoided_lowers_the_bound():
     assert best <= found.rate < 0.9 * 4 / 200
 
 
+@thorough
 def test_the_certificate_of_fraud_detection_is_within_a_sixth():
     answer = rlas_certified(Problem(application("fd"), server("server-a")), effort=400_000)
     assert answer.throughput <= answer.bound

@@ -19,6 +19,7 @@ from anabranch.planning.planners.planner import Planner, Problem
 from anabranch.planning.planners.sequential import sequential
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
 from anabranch.testing.random_profiles import TABLE_1, random_chain, random_graph
+from tests.sampling import few
 
 PLANNERS = (exact, pipelining_only, fission_only)
 
@@ -38,7 +39,7 @@ def drawn(seed: int, graph: bool = False) -> Problem:
     return Problem(profile, Machine.of_cores(int(rng.integers(1, 7))))
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", few(range(10), 3))
 def test_exact_is_what_enumeration_finds_on_chains(block: int):
     for seed in range(block * 60, block * 60 + 60):
         problem = drawn(seed)
