@@ -163,6 +163,11 @@ MISUSES = {
     "a bare shared": (lambda: ab.shared(mask), "no out="),
     "a bare partitioned": (lambda: ab.partitioned(mask), "no key="),
     "an unknown option": (lambda: ab.filter(out="n: int64"), "an option 'out'"),
+    "an option where none are": (lambda: ab.screen(on_error="skip"), "an option 'on_error'"),
+    "a state": (lambda: ab.partitioned(key="k", state="x"), "an option 'state'"),
+    "a name": (lambda: ab.stateful(name="x")(mask), "an option 'name'"),
+    "a function by name": (lambda: ab.partitioned(key="k", function=mask), "an option 'function'"),
+    "a self": (lambda: ab.stateless(self=3)(mask), "an option 'self'"),
 }
 
 
@@ -174,6 +179,33 @@ def test_a_decorator_that_is_used_in_a_wrong_way_shows_the_right_one(misuse):
     error = caught.value
     assert (error.subject.kind, got in error.got) == ("decorator", True)
     assert error.expected.startswith(f"the form @ab.{error.subject.name}")
+    assert "[]" not in error.remedy
+
+
+NO_COLUMNS = {
+    "the key of a partitioned operator": ("key", lambda: ab.partitioned(key=3)(mask)),
+    "the key of a keyed operator": (
+        "key",
+        lambda: ab.keyed(key=[3], state="n: int64", out="n: int64")(mask),
+    ),
+    "the key of an aggregate": ("key", lambda: rows().aggregate("n", key=3, n=ab.count())),
+    "the columns that a map keeps": ("keeps", lambda: ab.map(keeps=5)(mask)),
+    "what a map makes": ("name: type", lambda: ab.map(out=5)(mask)),
+    "what a partitioned operator makes": (
+        "name: type",
+        lambda: ab.partitioned(key="k", out=5)(mask),
+    ),
+    "a type that is none": ("name: type", lambda: ab.map(out={"n": 5})(mask)),
+    "a schedule": ("Schedule", lambda: ab.stateful(schedule=3)(mask)),
+}
+
+
+@pytest.mark.parametrize("argument", sorted(NO_COLUMNS))
+def test_a_value_of_another_type_is_answered_with_the_right_form(argument):
+    form, mistake = NO_COLUMNS[argument]
+    with pytest.raises(BuildError) as caught:
+        mistake()
+    assert form in caught.value.remedy
 
 
 @pytest.mark.parametrize("decorate", [ab.map, ab.expand])

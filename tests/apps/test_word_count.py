@@ -154,7 +154,7 @@ def test_it_is_known_by_name():
 def test_parquet_is_no_text(name, tmp_path):
     (tmp_path / "a.txt").write_text("to be\n")
     pq.write_table(pa.table({"line": ["to be"]}), tmp_path / "b")
-    with pytest.raises(SourceError, match=r"expected text in .*b, got a Parquet file"):
+    with pytest.raises(SourceError, match=r"text in .*b, got a Parquet file; .*files\(…, on_bad"):
         app(name).build(input=str(tmp_path))
 
 

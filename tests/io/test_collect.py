@@ -106,9 +106,10 @@ def test_a_fresh_start_has_dropped_nothing():
     assert (rows(sink), sink.dropped) == ([], 0)
 
 
-def test_a_limit_below_zero_is_refused():
-    with pytest.raises(BuildError, match="a limit of 0 rows or more, got -1"):
-        collect(limit=-1)
+@pytest.mark.parametrize("limit", [-1, "5", 2.5])
+def test_a_limit_that_is_no_number_of_rows_is_refused(limit):
+    with pytest.raises(BuildError, match=f"a limit of 0 rows or more, got {limit!r}"):
+        collect(limit=limit)
 
 
 def test_a_sink_without_a_limit_that_grows_large_warns_once(monkeypatch):

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import SinkError
-from anabranch.io import csv, files, jsonl, parquet, read_back
+from anabranch.flow import Flow
+from anabranch.io import csv, files, jsonl, memory, parquet, read_back
+from anabranch.running import run, start
 
 SINKS = {"parquet": parquet, "csv": csv, "jsonl": jsonl}
 SCHEMA = pa.schema([("x", pa.int64()), ("word", pa.string())])
@@ -256,6 +258,44 @@ def test_the_output_of_another_sink_may_not_be_read_with_that_of_this_one(kind, 
         opened(kind, folder)
     with pytest.raises(SinkError, match=r"below .*out, .* got 'late'; remove or move that folder"):
         opened(kind, folder, overwrite=True)
+
+
+def two_sinks(first, second):
+    flow = Flow("f")
+    stream = flow.source("s", memory([{"x": 1}]))
+    stream.sink("first", parquet(first))
+    return stream.sink("second", csv(second))
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize(
+    ("first", "second", "step"),
+    [
+        ("out", "out/late", "second"),
+        ("out/a/b", "out", "first"),
+        ("out", "out/../out", "second"),
+        ("out", "link/late", "second"),
+    ],
+)
+def test_sinks_of_a_flow_that_would_be_read_together_are_refused_before_anything_is_written(
+    tmp_path, engine, first, second, step
+):
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    with pytest.raises(SinkError, match="a directory of its own, side by side") as caught:
+        start(two_sinks(tmp_path / first, tmp_path / second), engine=engine)
+    assert caught.value.step == step
+    assert os.listdir(tmp_path) == ["link"]
+
+
+@pytest.mark.parametrize("second", ["out2", "out/_late", "out/.set_aside/late"])
+def test_sinks_of_a_flow_that_are_read_apart_run_twice(tmp_path, second):
+    for _ in range(2):
+        flow = Flow("f")
+        stream = flow.source("s", memory([{"x": 1}]))
+        stream.sink("first", parquet(tmp_path / "out", overwrite=True))
+        stream.sink("second", csv(tmp_path / second, overwrite=True))
+        assert run(flow, engine="local").ended
+    assert committed(tmp_path / "out") == committed(tmp_path / second) == [1]
 
 
 def test_what_readers_pass_over_may_lie_below_the_output(kind, folder):

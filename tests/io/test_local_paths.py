@@ -64,7 +64,7 @@ def test_one_of_several_paths_is_enough_to_refuse_them_all():
 def test_the_command_line_refuses_them_before_it_begins(options):
     result = CliRunner().invoke(cli, [*options, "s3://bucket/place"])
     assert isinstance(result.exception, AnabranchError), result.output
-    assert "a local path" in str(result.exception)
+    assert "'s3://bucket/place': expected a local path" in str(result.exception)
     assert os.listdir() == []
 
 
@@ -92,9 +92,10 @@ def test_drives_and_names_with_a_colon_are_paths():
         assert local_path(place, "files") == os.path.abspath(place)
 
 
-def test_a_password_is_not_repeated():
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_password_is_not_repeated(kind):
     with pytest.raises(SinkError) as caught:
-        ab.parquet("s3://user:secret@bucket/out")
+        ab.parquet(kind("s3://user:secret@bucket/out"))
     assert "secret" not in str(caught.value)
     assert "bucket/out" in str(caught.value)
 

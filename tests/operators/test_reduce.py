@@ -77,8 +77,9 @@ def test_without_a_key_the_whole_stream_is_folded_from_the_initial_value():
 
 def test_a_function_that_returns_no_accumulator_is_named():
     drive = Drive(reduce(lambda held, row: None, "k", out=OUT), STREAM)
-    with pytest.raises(OperatorError, match="a dict"):
+    with pytest.raises(OperatorError, match="a dict") as caught:
         drive.run(stream(SCHEMA, [{"k": "a", "x": 1}]))
+    assert caught.value.step == "step"
 
 
 @pytest.mark.parametrize(

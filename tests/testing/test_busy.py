@@ -113,16 +113,22 @@ def test_the_sink_counts_what_a_run_writes():
 
 
 @pytest.mark.parametrize(
-    "profile",
+    ("profile", "subject"),
     [
-        Profile(
-            (OperatorProfile("a", 1.0), OperatorProfile("b", 1.0), OperatorProfile("c", 1.0)),
-            (StreamProfile("a", "b", 1.0), StreamProfile("a", "c", 1.0)),
+        (
+            Profile(
+                (OperatorProfile("a", 1.0), OperatorProfile("b", 1.0), OperatorProfile("c", 1.0)),
+                (StreamProfile("a", "b", 1.0), StreamProfile("a", "c", 1.0)),
+            ),
+            "profile",
         ),
-        chain([OperatorProfile("a", 1.0, state=StateKind.SHARED)]),
-        chain([OperatorProfile("a", 1.0, state=StateKind.PARTITIONED, key=("row",))]),
+        (chain([OperatorProfile("a", 1.0, state=StateKind.SHARED)]), "operator 'a'"),
+        (
+            chain([OperatorProfile("a", 1.0, state=StateKind.PARTITIONED, key=("row",))]),
+            "operator 'a'",
+        ),
     ],
 )
-def test_what_cannot_be_made_is_refused(profile):
-    with pytest.raises(BuildError):
+def test_what_cannot_be_made_is_refused(profile, subject):
+    with pytest.raises(BuildError, match=f"^{subject}: "):
         busy_flow(profile, rows=1)

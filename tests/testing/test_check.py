@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.errors import DeterminismError
+from anabranch.errors import BuildError, DeterminismError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate, memory
 from anabranch.operators.shapes import Expand, Filter, Map
@@ -158,6 +158,12 @@ def test_an_honest_flow_passes():
 
 def test_a_report_without_a_finding_raises_nothing():
     assert check(honest_flow(), cases=1, processes=0).raise_if_different() is None
+
+
+@pytest.mark.parametrize("processes", [-1, "2"])
+def test_a_number_of_processes_that_is_none_is_refused(processes):
+    with pytest.raises(BuildError, match=f"'processes': .* got {processes!r}; pass 0 for none"):
+        check(honest_flow(), processes=processes)
 
 
 def test_the_same_seed_gives_the_same_report():

@@ -11,6 +11,7 @@ import pyarrow as pa
 from anabranch.errors import BuildError, SinkError, Subject
 from anabranch.io.sink import Sink
 from anabranch.io.transaction import Transaction
+from anabranch.operators.key_types import is_count
 from anabranch.state.compact import compact
 
 LARGE_BYTES = 1 << 30
@@ -36,11 +37,11 @@ def collect(limit: int | None = None) -> CollectSink:
         >>> sink.table().to_pylist(), sink.dropped
         ([{'x': 2}, {'x': 3}], 1)
     """
-    if limit is not None and limit < 0:
+    if limit is not None and not is_count(limit, 0):
         raise BuildError(
             Subject("sink", "collect"),
             "a limit of 0 rows or more",
-            str(limit),
+            repr(limit),
             "leave it out for all",
         )
     return CollectSink(limit)

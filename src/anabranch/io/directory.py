@@ -11,6 +11,8 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import permutations
+from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
@@ -77,6 +79,29 @@ def kept_schema(directory: str) -> pa.Schema | None:
         return pa.ipc.read_schema(pa.py_buffer(file.read()))
 
 
+def require_apart(sinks: Mapping[str, Sink]) -> None:
+    """Refuse a sink whose files readers would find in the directory of another one.
+
+    Args:
+        sinks: The sinks of a flow by the names of their steps.
+    """
+    found = {
+        name: Path(sink.directory).resolve()
+        for name, sink in sinks.items()
+        if isinstance(sink, DirectorySink)
+    }
+    for (outer, above), (inner, below) in permutations(found.items(), 2):
+        if not below.is_relative_to(above):
+            continue
+        if not any(part.startswith(NOT_READ) for part in below.relative_to(above).parts):
+            raise SinkError(
+                inner,
+                "a directory that is neither that of another sink nor below it",
+                f"{below}, where the sink {outer!r} writes to {above}",
+                "give each sink a directory of its own, side by side",
+            )
+
+
 class DirectorySink(Sink):
     """See `parquet`, `csv` and `jsonl`, which are this with an encoding each.
 
@@ -102,6 +127,11 @@ class DirectorySink(Sink):
     def __repr__(self) -> str:
         """The description that errors use."""
         return self._description
+
+    @property
+    def directory(self) -> str:
+        """The absolute path of the directory."""
+        return self._directory
 
     def open(self, schema: pa.Schema, version: int) -> None:
         """Go on after `version`: files of later versions and unfinished ones are removed.

@@ -59,8 +59,9 @@ worker sees, and give that path (./s3:/… if a folder has that name)
     host, path = (at_host[1], at_host[2]) if at_host else ("", rest)
     if scheme == "file" and host in _THIS_HOST:
         return os.path.abspath(url2pathname(path))
-    # A user name and password stay out of the message.
-    shown = re.sub(r"(?<=//)[^/]*@", "…@", text)
+    # `Path` makes one slash of two. A user name and password stay out of the message.
+    whole = rest if at_host else f"/{rest}"
+    shown = f"{address[1]}:" + re.sub(r"(?<=//)[^/]*@", "…@", whole)
     raise error(
         Subject("address", shown),
         "a local path, or a file: address of this machine",

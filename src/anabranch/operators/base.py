@@ -19,7 +19,7 @@ import pyarrow as pa
 from anabranch.errors import About, BuildError, OperatorError, SchemaError, chosen
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.rows import python_rows
-from anabranch.operators.schemas import check_key_types
+from anabranch.operators.schemas import check_key_types, column_names
 from anabranch.state.positions import Jumbo, Mark, Root
 from anabranch.state.store import Store
 
@@ -291,7 +291,7 @@ class Operator:
 
 def key_columns(key: str | Sequence[str] | None, about: About) -> tuple[str, ...]:
     """A key as the user wrote it: one name or several."""
-    names = (key,) if isinstance(key, str) else tuple(key or ())
+    names = column_names(() if key is None else key, "key", about)
     if len(set(names)) < len(names):
         raise SchemaError(about, "each key column once", str(list(names)), "drop the doubled one")
     return names

@@ -8,7 +8,7 @@ parentheses. Any other use is an error that shows the right form.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
@@ -31,7 +31,7 @@ class Decorator(Protocol[F_contra, P, Op_co]):
 
 
 def decorator(
-    form: str,
+    form: str, also: Sequence[str] = ()
 ) -> Callable[
     [Callable[Concatenate[F_contra, P], Op_co]],
     Decorator[F_contra, P, Op_co],
@@ -40,6 +40,7 @@ def decorator(
 
     Args:
         form: How the decorator is used, for errors.
+        also: Options that the function takes beside those that its signature names.
 
     Example:
         >>> @decorator("@named(prefix='…')")
@@ -69,7 +70,7 @@ def decorator(
 
         @wraps(make)
         def decorate(*positional: Any, **given: Any) -> Any:
-            if wrong_option := _wrong(options, given):
+            if wrong_option := _wrong(options, also, given):
                 raise wrong(*wrong_option)
             if len(positional) > 1:
                 raise wrong(f"{shortened(positional[1])} by position", "give options by name")
@@ -88,14 +89,17 @@ def decorator(
     return decorating
 
 
-def _wrong(options: list[inspect.Parameter], given: Mapping[str, object]) -> tuple[str, str] | None:
-    """What is wrong with the names of the options given, and what to do about it."""
-    known = [each.name for each in options if each.kind is inspect.Parameter.KEYWORD_ONLY]
-    open_ended = len(known) < len(options)
+def _wrong(
+    options: list[inspect.Parameter], also: Sequence[str], given: Mapping[str, object]
+) -> tuple[str, str] | None:
+    """Return what is wrong with the names of the options given, and what to do about it."""
+    named = [each for each in options if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    known = [*(each.name for each in named), *also]
     for name in given:
-        if name not in known and not open_ended:
-            return f"an option {name!r}", nearest(name, known, f"choose among {known}")
-    for each in options:
-        if each.name in known and each.default is each.empty and each.name not in given:
+        if name not in known:
+            remedy = nearest(name, known, f"choose among {known}") if known else "leave it out"
+            return f"an option {name!r}", remedy
+    for each in named:
+        if each.default is each.empty and each.name not in given:
             return f"no {each.name}=", "add it"
     return None

@@ -72,6 +72,7 @@ class Invocation:
         time: Event time of the firing; the sequence number where the stream has no event time.
         reason: Tuples, a timer, or the end of a bounded stream.
         tag: The name the timer was set with.
+        step: The name of the step, for errors.
         state: This key's mapping; what is written survives, moves and is checkpointed.
     """
 
@@ -83,13 +84,13 @@ class Invocation:
         "_fill",
         "_outs",
         "_stateless",
-        "_step",
         "_taken",
         "_timed",
         "emitted",
         "follow_tuples",
         "key",
         "reason",
+        "step",
         "tag",
     )
 
@@ -109,7 +110,7 @@ class Invocation:
     ) -> None:
         """Made by the runtime."""
         self.key, self.reason, self.tag = key, reason, tag
-        self._step, self._entry, self._taken, self._base = step, entry, taken, base
+        self.step, self._entry, self._taken, self._base = step, entry, taken, base
         self._outs, self._fill, self._timed, self._stateless = outs, fill or {}, timed, stateless
         self.emitted: list[list[Emission]] = [[] for _ in outs]
         self._emissions: dict[tuple[int, ...], int] = {}
@@ -129,7 +130,7 @@ class Invocation:
         """This key's mapping."""
         if self._stateless:
             raise OperatorError(
-                self._step,
+                self.step,
                 "no state, as declared",
                 "a use of ctx.state",
                 "declare it partitioned or stateful",
@@ -159,7 +160,7 @@ class Invocation:
         names = [name for name, _ in self._outs]
         if to not in names:
             raise OperatorError(
-                self._step,
+                self.step,
                 f"an output among {names}",
                 repr(to),
                 nearest(to, names, "declare it, or emit to one of those"),
@@ -169,14 +170,14 @@ class Invocation:
         for name, value in self._key_values().items():
             if name in columns and not _same(values.setdefault(name, value), value):
                 raise OperatorError(
-                    self._step,
+                    self.step,
                     f"key column {name!r} = {value!r} in what key {self.key!r} emits",
                     repr(values[name]),
                     "rename the output column: a key column keeps its value",
                 )
         if set(values) != set(columns):
             raise OperatorError(
-                self._step,
+                self.step,
                 f"the columns {list(columns)}",
                 f"{sorted(values)}",
                 "emit every column that out= declares, and no other",
@@ -187,7 +188,7 @@ class Invocation:
         """Fire at an event time, before the tuples of that time; a past time means the next one."""
         if not self._timed:
             raise OperatorError(
-                self._step,
+                self.step,
                 "an operator declared with timers=True",
                 "a set_timer",
                 "declare timers=True on a stream ordered by event time",

@@ -11,7 +11,7 @@ from anabranch.operators.base import key_columns
 def required_key(about: About, key: str | Sequence[str] | None) -> tuple[str, ...]:
     """A key as the user wrote it, which must name at least one column."""
     names = key_columns(key, about)
-    if not names or not all(isinstance(name, str) for name in names):
+    if not names:
         raise BuildError(
             about, "one or several key columns", repr(key), "name the key: key='column'"
         )

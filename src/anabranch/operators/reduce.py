@@ -81,7 +81,7 @@ class Reduce(TupleOperator):
             folded = self.function(held, row)
             if not isinstance(folded, dict):
                 raise OperatorError(
-                    Subject("operator", self.__name__),
+                    ctx.step,
                     "a dict from the function",
                     repr(folded),
                     "return the accumulator",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -42,7 +42,12 @@ def schema(text: SchemaLike, about: About = SCHEMA) -> pa.Schema:
     if isinstance(text, pa.Schema):
         return text
     if isinstance(text, Mapping):
-        return pa.schema(list(text.items()))
+        try:
+            return pa.schema(list(text.items()))
+        except (TypeError, ValueError) as error:
+            raise _unreadable(text, about) from error
+    if not isinstance(text, str):
+        raise _unreadable(text, about)
     fields = []
     for part in filter(None, (p.strip() for p in _split(text))):
         name, colon, kind = part.partition(":")
@@ -53,6 +58,15 @@ def schema(text: SchemaLike, about: About = SCHEMA) -> pa.Schema:
     if len(set(names)) < len(names):
         raise SchemaError(about, "each column named once", repr(text), "rename the doubled column")
     return pa.schema(fields)
+
+
+def _unreadable(given: object, about: About) -> SchemaError:
+    return SchemaError(
+        about,
+        "columns as 'name: type, …', a mapping of names to Arrow types, or a pyarrow.Schema",
+        repr(given),
+        "write 'name: type, …'",
+    )
 
 
 def _split(text: str) -> list[str]:
@@ -88,6 +102,24 @@ def without_dictionaries(given: pa.Schema) -> pa.Schema:
     return pa.schema(
         [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in given]
     )
+
+
+def column_names(given: str | Iterable[str], argument: str, about: About) -> tuple[str, ...]:
+    """Return the columns that an argument names: one, or several.
+
+    Example:
+        >>> column_names("word", "key", "count"), column_names(["a", "b"], "key", "count")
+        (('word',), ('a', 'b'))
+    """
+    names = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    if not all(isinstance(name, str) for name in names):
+        raise SchemaError(
+            about,
+            f"the name of a column in {argument}=, or several",
+            repr(given),
+            f"write {argument}='column' or {argument}=['column', …]",
+        )
+    return names
 
 
 def columns_of(about: About, names: tuple[str, ...], given: pa.Schema) -> None:

@@ -31,7 +31,7 @@ from anabranch.operators.base import (
 from anabranch.operators.decorator import decorator
 from anabranch.operators.looks import shortened
 from anabranch.operators.rows import exact_rows
-from anabranch.operators.schemas import SchemaLike, columns_of, schema, to_batch
+from anabranch.operators.schemas import SchemaLike, column_names, columns_of, schema, to_batch
 from anabranch.state.positions import Expansion, Ints, Jumbo, Positions, Root
 
 BatchFunction = Callable[[pa.RecordBatch], Any]
@@ -55,7 +55,7 @@ class BatchOperator(Operator):
         self.function = function_of(about, function)
         self.__doc__ = function.__doc__
         self.out = schema(out, about)
-        self.kept_names = keeps if keeps == "*" else _names(keeps)
+        self.kept_names = keeps if keeps == "*" else column_names(keeps, "keeps", about)
         if not self.out.names and not self.kept_names:
             raise BuildError(about, "columns in out= or keeps=", "none", f"declare {COLUMNS}")
         self.on_error = on_error_of(about, on_error)
@@ -283,10 +283,6 @@ def to_parents(step: str, parents: Any, rows: int, made: pa.RecordBatch) -> Ints
             "refer to rows of this batch",
         )
     return array
-
-
-def _names(keeps: str | Sequence[str]) -> tuple[str, ...]:
-    return (keeps,) if isinstance(keeps, str) else tuple(keeps)
 
 
 class FlatMap(Expand):

@@ -74,6 +74,13 @@ class TupleOperator(Operator):
         self.state = chosen(about, "state", self.state, StateKind)
         self.key = key_columns(self.key, about)
         self.policy = on_error_of(about, self.on_error)
+        if not isinstance(self.schedule, Schedule):
+            raise BuildError(
+                about,
+                "a Schedule",
+                repr(self.schedule),
+                "write ab.Schedule.at_least(2), for example",
+            )
         if bool(self.key) != (self.state is StateKind.PARTITIONED):
             raise BuildError(
                 about,
@@ -153,7 +160,11 @@ class FunctionOperator(TupleOperator):
         self.function(ctx)
 
 
-@decorator('@ab.partitioned(key="column", out="name: type")')
+PROPERTIES = (*TupleOperator.__annotations__, "in_ports", "accepts_changes")
+"""Options of the decorators, which themselves give the operator its name and state."""
+
+
+@decorator('@ab.partitioned(key="column", out="name: type")', PROPERTIES)
 def partitioned(
     function: Invoke, /, *, key: str | Sequence[str], **properties: Any
 ) -> FunctionOperator:
@@ -171,13 +182,13 @@ def partitioned(
     return FunctionOperator(function, state=StateKind.PARTITIONED, key=key, **properties)
 
 
-@decorator('@ab.stateful(out="name: type")')
+@decorator('@ab.stateful(out="name: type")', PROPERTIES)
 def stateful(function: Invoke, /, **properties: Any) -> FunctionOperator:
     """Make a function an operator with one global state; it sees its input in total order."""
     return FunctionOperator(function, state=StateKind.STATEFUL, **properties)
 
 
-@decorator('@ab.stateless(out="name: type")')
+@decorator('@ab.stateless(out="name: type")', PROPERTIES)
 def stateless(function: Invoke, /, **properties: Any) -> FunctionOperator:
     """Make a function an operator without state, fired once per tuple."""
     return FunctionOperator(function, state=StateKind.STATELESS, **properties)

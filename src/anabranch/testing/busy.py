@@ -121,11 +121,19 @@ def _require_chain(profile: Profile) -> None:
     shared = [o.name for o in profile.operators if o.state is StateKind.SHARED]
     if shared:
         raise BuildError(
-            Subject("profile"), "stateless, partitioned or stateful", "shared", "leave it out"
+            Subject("operator", shared[0]),
+            "stateless, partitioned or stateful",
+            "shared",
+            "leave it out",
         )
     for operator in profile.operators:
         if ROW in operator.key:
-            raise BuildError(Subject("profile"), f"a key without {ROW!r}", ROW, "call it otherwise")
+            raise BuildError(
+                Subject("operator", operator.name),
+                f"a key without {ROW!r}",
+                str(list(operator.key)),
+                "call it otherwise",
+            )
 
 
 def _operator(operator: OperatorProfile, task: _Task, keys: tuple[str, ...]) -> Operator:

@@ -19,8 +19,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from anabranch.engines.registry import require_results
-from anabranch.errors import DeterminismError, EngineError, Subject, UnknownNameError
+from anabranch.errors import BuildError, DeterminismError, EngineError, Subject, UnknownNameError
 from anabranch.flow import Flow
+from anabranch.operators.key_types import is_count
 from anabranch.planning.plan import Plan
 from anabranch.testing.another_process import (
     TIME_LIMIT_S,
@@ -179,6 +180,13 @@ def check(
     """
     if engine is not None:
         require_results(engine)
+    if not is_count(processes, least=0):
+        raise BuildError(
+            Subject("argument", "processes"),
+            "0 processes or more",
+            repr(processes),
+            "pass 0 for none",
+        )
     recording = Recording.of(flow, rows)
     fed = recording.feed(flow)
     time_limit_s = TIME_LIMIT_S + TIME_LIMIT_S_PER_ROW * recording.size

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import anabranch as ab
 from anabranch.events import Observed
@@ -225,6 +226,35 @@ def test_every_sink_gets_all_rows_in_order_though_the_run_is_stopped_in_the_midd
     printed = [line.split() for line in screen.getvalue().splitlines()]
     values = {tuple(map(str, row.values())) for row in expected}
     assert values <= {tuple(line) for line in printed}  # at least once: the stop repeats a batch
+
+
+def test_spark_is_given_the_scheme_of_a_local_checkpoint_whatever_its_default_file_system_is(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[str] = []
+    option, parquet = DataStreamWriter.option, DataFrameReader.parquet
+
+    def noted_option(writer: DataStreamWriter, name: str, value: Any) -> DataStreamWriter:
+        given.append(value)
+        return option(writer, name, value)
+
+    def noted_parquet(reader: DataFrameReader, *paths: str) -> DataFrame:
+        given.extend(paths)
+        return parquet(reader, *paths)
+
+    monkeypatch.setattr(DataStreamWriter, "option", noted_option)
+    monkeypatch.setattr(DataFrameReader, "parquet", noted_parquet)
+    frames: list[Rows] = []
+    flow = Flow("scheme")
+    flow.source("s", ab.memory([{"x": 1}])).sink(
+        "out", ab.each_batch(lambda df, _: frames.append([row.asDict() for row in df.collect()]))
+    )
+    checkpoint = tmp_path / "my 100%25 sure # checkpoint"
+    assert ab.run(flow, session=spark, checkpoint=checkpoint.as_uri()).ended
+    assert frames == [[{"x": 1}]]
+    assert len(given) == 2
+    assert all(place.startswith(f"file:{checkpoint}/") for place in given)
+    assert (checkpoint / "spark" / "offsets").is_dir()
 
 
 def test_a_run_with_a_finished_checkpoint_has_nothing_to_do(

@@ -21,10 +21,10 @@ pytestmark = [
     pytest.mark.timeout(240),
 ]
 
-STOPPING = "the run is stopped now"
+STOPPING, STOPPED = "the run is stopped now", "the run has stopped"
 
 OWN_SESSION = (
-    f"STOPPING = {STOPPING!r}"
+    f"STOPPING, STOPPED = {STOPPING!r}, {STOPPED!r}"
     + """
 import json, logging, sys
 from pathlib import Path
@@ -60,6 +60,7 @@ run = ab.start(flow, session=spark, listener=hear)
 facts = {"caught up": run.process_all_available(120)}
 print(STOPPING, file=sys.stderr, flush=True)
 run.stop()
+print(STOPPED, file=sys.stderr, flush=True)
 told = run.result()
 facts |= {
     "rows": flow.graph.steps["out"].body.sink.table().to_pylist(),
@@ -90,7 +91,8 @@ def own_session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout) | {"stop": ran.stderr.partition(STOPPING + "\n")[2]}
+    stop = ran.stderr.partition(STOPPING + "\n")[2].partition(STOPPED + "\n")[0]
+    return json.loads(ran.stdout) | {"stop": stop}
 
 
 def test_a_flow_runs_with_this_python_whatever_path_has(own_session: dict[str, Any]) -> None:
@@ -117,24 +119,29 @@ def test_progress_on_a_dataframe_is_that_of_the_last_batch_with_rows(
 
 
 IDLE_WORKER = """
-import socket, sys
+import socket, struct, sys
 
 from pyspark import daemon
 
 from anabranch.engines.spark.workers import end_quietly
 
 sys.modules["__main__"] = daemon  # as in a worker that the daemon has forked
-spark, worker = socket.socketpair()
+with socket.create_server(("127.0.0.1", 0)) as server:
+    spark = socket.create_connection(server.getsockname())
+    worker, _ = server.accept()
+if sys.argv[1] == "reset":
+    spark.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 end_quietly()
 spark.close()
 daemon.worker(worker, True)
 """
 
 
-def test_a_worker_whose_connection_spark_closes_between_tasks_ends_without_a_word() -> None:
+@pytest.mark.parametrize("how", ["closed", "reset"])
+def test_a_worker_whose_connection_ends_between_tasks_ends_without_a_word(how: str) -> None:
     variables = os.environ | {"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1"}
     ran = subprocess.run(
-        [sys.executable, "-c", IDLE_WORKER],
+        [sys.executable, "-c", IDLE_WORKER, how],
         env=variables,
         capture_output=True,
         text=True,

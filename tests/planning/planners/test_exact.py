@@ -16,6 +16,7 @@ from anabranch.planning.planners.fission import fission
 from anabranch.planning.planners.fission_only import fission_only
 from anabranch.planning.planners.pipelining_only import pipelining_only
 from anabranch.planning.planners.planner import Planner, Problem
+from anabranch.planning.planners.registry import PLANNERS as BY_NAME
 from anabranch.planning.planners.sequential import sequential
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
 from anabranch.testing.random_profiles import TABLE_1, random_chain, random_graph
@@ -188,7 +189,8 @@ def test_a_slower_clock_makes_everything_slower():
     assert exact(Problem(profile, machine)).throughput == pytest.approx(1 / 8)
 
 
-def test_more_threads_than_tables_can_hold_are_refused():
+@pytest.mark.parametrize("name", ["exact", "fission-only", "pipelining-only"])
+def test_more_threads_than_tables_can_hold_are_refused_by_the_planner_that_was_asked(name):
     problem = Problem(chain([OperatorProfile("o", 4.0)]), Machine.of_cores(20_000))
-    with pytest.raises(PlanError, match="use the planner 'fission'"):
-        exact(problem)
+    with pytest.raises(PlanError, match=f"^planner '{name}': .*; .*use the planner 'fission'"):
+        BY_NAME[name](problem)

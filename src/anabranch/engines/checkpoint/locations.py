@@ -28,6 +28,19 @@ def absolute(location: str | os.PathLike[str]) -> str:
     return local_path(location, StateError)
 
 
+def with_scheme(location: str) -> str:
+    """Return an absolute location as an address that depends on no default file system.
+
+    Hadoop takes a path without a scheme for one of `fs.defaultFS`. It decodes nothing in an
+    address, so nothing is encoded.
+
+    Example:
+        >>> with_scheme("s3://bucket/checkpoint"), with_scheme("/tmp/my checkpoint")
+        ('s3://bucket/checkpoint', 'file:/tmp/my checkpoint')
+    """
+    return location if remote_scheme(location) is not None else f"file:{location}"
+
+
 def storage_at(location: str | os.PathLike[str]) -> Storage:
     """The storage behind a path, or a URI such as hdfs://… or s3://….
 

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
-from anabranch.engines.checkpoint.locations import absolute
+from anabranch.engines.checkpoint.locations import absolute, with_scheme
 from anabranch.engines.engine import CHANGES, Options
 from anabranch.engines.spark.batches import Batches, Done
 from anabranch.engines.spark.dataframes import dataframe_sources, require_one_order, stream
@@ -162,7 +162,7 @@ class SparkEngine:
         if self._flow.name not in [query.name for query in self._spark.streams.active]:
             writer = writer.queryName(self._flow.name)
         self._query = (
-            writer.option("checkpointLocation", f"{location}/spark")
+            writer.option("checkpointLocation", f"{with_scheme(location)}/spark")
             .foreachBatch(self._on_batch)
             .start()
         )

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from anabranch.engines.checkpoint.locations import with_scheme
 from anabranch.engines.checkpoint.manifest import Manifest, SinkWritten
 from anabranch.engines.checkpoint.sinks import OUTBOX, Sinks, outbox_files, write_rows
 from anabranch.engines.checkpoint.state_files import state_name
@@ -51,7 +52,8 @@ class SparkSinks(Sinks):
         if not isinstance(sink, EachBatchSink):
             super().deliver(sink, name, manifest)
         elif (files := outbox_files(name, manifest)) and self._spark is not None:
-            paths = [f"{self._program.checkpoint}/{file}" for file in files]
+            folder = with_scheme(self._program.checkpoint)
+            paths = [f"{folder}/{file}" for file in files]
             sink.deliver(self._spark.read.parquet(*paths), manifest.version)
 
 

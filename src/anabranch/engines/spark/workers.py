@@ -92,7 +92,11 @@ def end_quietly() -> None:
         return
 
     def worker(connection: socket.socket, authenticated: bool) -> int:
-        if not connection.recv(1, socket.MSG_PEEK):
+        try:
+            is_open = bool(connection.recv(1, socket.MSG_PEEK))
+        except OSError:  # Spark has reset it
+            is_open = False
+        if not is_open:
             os._exit(0)
         code: int = of_spark(connection, authenticated)
         return code

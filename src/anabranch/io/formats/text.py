@@ -78,7 +78,7 @@ def _whole_lines(path: str, at_once: int) -> Iterator[bytes]:
             raise BadFile(
                 f"text in {path}",
                 "a Parquet file",
-                "write its rows as text, or leave bad files out with on_bad_file='skip'",
+                "write its rows as text, or leave bad files out with files(…, on_bad_file='skip')",
             )
         while True:
             end = rest.rfind(b"\n") + 1

@@ -37,16 +37,16 @@ def exact(problem: Problem) -> Answer:
         >>> exact(Problem(profile, Machine.of_cores(4))).throughput
         1.0
     """
-    best = solve(problem, Freedom())
+    best = solve(problem, Freedom(), "exact")
     return replace(best, bound=best.throughput)
 
 
-def solve(problem: Problem, freedom: Freedom) -> Answer:
-    """The best plan within a freedom."""
+def solve(problem: Problem, freedom: Freedom, planner: str) -> Answer:
+    """Return the best plan within a freedom; `planner` is the name that errors show."""
     if problem.most_threads > MOST_THREADS:
         raise PlanError(
-            Subject("planner", "exact"),
-            f"at most {MOST_THREADS}",
+            Subject("planner", planner),
+            f"at most {MOST_THREADS} threads",
             str(problem.most_threads),
             "allow fewer, or use the planner 'fission'",
         )

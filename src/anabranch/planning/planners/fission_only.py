@@ -14,4 +14,4 @@ from anabranch.planning.planners.search.region_options import Freedom
 
 def fission_only(problem: Problem) -> Answer:
     """The best plan in which every replica is one thread."""
-    return solve(problem, Freedom(pipelines=False))
+    return solve(problem, Freedom(pipelines=False), "fission-only")

@@ -10,4 +10,4 @@ from anabranch.planning.planners.search.region_options import Freedom
 
 def pipelining_only(problem: Problem) -> Answer:
     """The best plan in which every region has one replica."""
-    return solve(problem, Freedom(replicas=False))
+    return solve(problem, Freedom(replicas=False), "pipelining-only")
