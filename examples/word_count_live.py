@@ -39,7 +39,7 @@ def main(seconds: float, policy: str) -> None:
             print("stopping after the batch that is under way", flush=True)
         handle.stop()
 
-    print(summary, in_words(handle.result()), sep="\n\n")
+    print(summary, in_words(handle.result(), flow), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+import anabranch as ab
 from anabranch.apps import APPS
 from anabranch.io import files, read_back
+from anabranch.operators.base import Counters
+from anabranch.view.late import set_aside
+from anabranch.view.outcome import in_words
 
 
 @pytest.fixture
@@ -91,9 +97,7 @@ def test_late_rows_say_which_setting_decides_and_how_far_behind_they_were(
     assert len(found) == (says is not None)
 
 
-def test_late_rows_say_it_to_programs_apart_from_those_with_an_implausible_time(
-    command_line, tmp_path
-):
+def test_late_rows_say_it_to_programs_apart_by_the_setting_that_decided(command_line, tmp_path):
     path = late_bids(tmp_path, TIMES)
     with open(path, "a") as file:
         file.write("9,1,100,2099-01-01 00:00:00\n9,1,100,0001-01-01 00:00:00\n")
@@ -101,10 +105,39 @@ def test_late_rows_say_it_to_programs_apart_from_those_with_an_implausible_time(
     told = json.loads(ran.out)
     assert told["late"] == {"bid.time": 3}
     behind = {"rows": 1, "setting": "lateness", "value": 4.0, "most_behind": 37.5}
-    implausible = {"rows": 2, "setting": "ahead", "value": 365 * 86_400.0, "most_behind": None}
+    ahead = {"rows": 1, "setting": "ahead", "value": 365 * 86_400.0, "most_behind": None}
+    outside = {"rows": 1, "setting": None, "value": None, "most_behind": None}
     assert told["set_aside"] == [
         {"step": "bid.time", "unit": "s", **behind},
-        {"step": "bid.time", "unit": "s", **implausible},
+        {"step": "bid.time", "unit": "s", **ahead},
+        {"step": "bid.time", "unit": "s", **outside},
+    ]
+
+
+@pytest.mark.parametrize("ahead", [None, timedelta(days=365)])
+def test_no_setting_decides_about_a_time_that_no_clock_takes(ahead):
+    flow = ab.Flow("f")
+    rows = [{"at": datetime(2026, 1, 1)}, {"at": datetime(1, 1, 1)}, {"at": datetime(2026, 1, 2)}]
+    flow.source("s", ab.memory(rows), time="at", ahead=ahead).sink("out", ab.collect())
+    result = ab.run(flow, engine="local", policy="none")
+    assert (
+        "  1 row was set aside at 's.time' for a reason other than lateness and ahead, such as a "
+        "time outside of the years 2 to 9998\n"
+    ) in in_words(result, flow)
+
+
+def test_the_reason_of_rows_that_were_counted_without_one_is_not_made_up():
+    flow = ab.Flow("f")
+    rows = ab.memory([{"at": 1}])
+    flow.source("s", rows, time="at", lateness=2, ahead=3).sink("out", ab.collect())
+    result = ab.run(flow, engine="local", policy="none")
+    kept = Counters.of({"skipped": 0, "late": 5})  # as an earlier version left it in a checkpoint
+    result = replace(
+        result, late={"s.time": kept.late}, behind={"s.time": 1}, most_behind={"s.time": 3}
+    )
+    assert list(map(str, set_aside(flow, result))) == [
+        "1 row was late at 's.time': lateness=2 decides, the furthest was 3 behind",
+        "4 rows were set aside at 's.time' for a reason other than lateness and ahead",
     ]
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 
+import pyarrow.compute as pc
 import pytest
 
 import anabranch as ab
+from anabranch.cli.results import unread
 from anabranch.engines.handle import Result
 from anabranch.events import SkippedRow
 from anabranch.io.reader import skipped_row
@@ -132,6 +135,50 @@ def test_rows_that_another_operator_takes_were_not_all_set_aside(run, tmp_path, 
     ran = run(*given, "--engine", "local", "--policy", "none")
     assert ran.code == code, ran.err
     assert "lines.txt:1, no JSON object: a" in ran.out
+
+
+def parsed(stream):
+    return stream.apply("parse", ab.parse_json("line", out="n: int64", on_error="side"))
+
+
+@ab.stateful(out="n: int64", on_error="skip")
+def refusing(ctx):
+    for _ in ctx.tuples():
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        lambda lines: parsed(lines.filter("bad", lambda batch: pc.equal(batch["line"], "x"))),
+        lambda lines: lines.aggregate("all", emit="final", n=ab.count()).apply(
+            "refusing", refusing
+        ),
+        lambda lines: lines.flat_map(
+            "none", lambda row: [] * int(row["line"]), out="n: int64", on_error="skip"
+        ),
+    ],
+    ids=["a filter before it", "an aggregate before it", "a step that drops the others"],
+)
+def test_a_source_of_which_rows_were_read_is_no_error(after):
+    flow = lines_of(["1", "2", "x"], after)
+    result = ab.run(flow, engine="local", policy="none")
+    assert (list(result.skipped.values()), unread(flow, result)) == ([1], {})
+
+
+def test_what_earlier_runs_have_read_is_not_known_after_a_checkpoint(tmp_path):
+    flow = lines_of(["x", "y"], parsed)
+    first = ab.run(flow, engine="local", policy="none", checkpoint=tmp_path)
+    again = ab.run(flow, engine="local", policy="none", checkpoint=tmp_path)
+    assert (first.resumed, unread(flow, first)) == (False, {"lines": "parse"})
+    assert (again.resumed, unread(flow, replace(first, resumed=True))) == (True, {})
+
+
+def lines_of(lines, after):
+    flow = ab.Flow("own")
+    given = flow.source("lines", ab.memory([{"line": line} for line in lines]))
+    after(given).sink("out", ab.collect())
+    return flow
 
 
 def test_a_file_without_rows_is_no_error(bids):

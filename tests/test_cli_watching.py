@@ -18,6 +18,7 @@ from anabranch.cli.watching import Wanted, watching
 from anabranch.events import Observed, RunEnded, RunStarted
 from anabranch.view.journal import read_journal
 from anabranch.view.metrics import Metrics
+from anabranch.view.web import DEFAULT_PORT
 
 RUN = ("run", "word-count", "--engine", "local", "--policy", "none", "--set", "rows=3000")
 
@@ -149,7 +150,7 @@ def test_a_port_that_is_taken_is_said(command_line):
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
-        (["--dashboard"], ["--dashboard", "8642"]),
+        (["--dashboard"], ["--dashboard", str(DEFAULT_PORT)]),
         (["--metrics", "--json"], ["--metrics", "9464", "--json"]),
         (["--dashboard", "0", "--metrics"], ["--dashboard", "0", "--metrics", "9464"]),
         (["--input", "--dashboard.csv"], ["--input", "--dashboard.csv"]),

@@ -71,4 +71,6 @@ def test_the_help_of_the_command_line_imports_no_command():
     ("module", "name"), [(module, name) for module, names in COMMANDS.items() for name in names]
 )
 def test_every_listed_command_is_registered_by_its_module(module, name):
-    assert command_of(module, name).name == name
+    command = command_of(module, name)
+    assert command.name == name
+    assert str(command.help).partition("\n")[0] == COMMANDS[module][name], "the same line in both"

@@ -46,6 +46,7 @@ class StepMetrics:
         behind: Those of the late tuples that were further behind than `lateness`.
         most_behind: How far the furthest of them was behind, in the unit of its time; microseconds
             for timestamps.
+        ahead: Those of the late tuples that were further ahead than `ahead`.
         first_skipped: The first row in the order of its source that it skipped in this run so far;
             None without such a row.
     """
@@ -60,6 +61,7 @@ class StepMetrics:
     waited_s: float = 0.0
     behind: int = 0
     most_behind: int = 0
+    ahead: int = 0
     first_skipped: SkippedRow | None = None
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pyarrow as pa
 import pytest
 
@@ -58,10 +60,25 @@ def test_nothing_was_condensed_from_no_rows():
     assert (condensed.rows(), len(condensed)) == ([], 0)
 
 
+def test_many_tables_of_a_row_are_not_kept_apart():
+    made = []
+
+    def condense(rows):
+        made.append(weakref.ref(table := added(rows)))
+        return table
+
+    added = grouped(["key"], n="sum")
+    condensed = Condensed(condense)
+    for _ in range(1_000):
+        condensed.add(pa.table({"key": ["a"], "n": [1]}))
+    assert sum(table() is not None for table in made) < 100
+    assert condensed.rows() == [{"key": "a", "n": 1_000}]
+
+
 def test_a_run_keeps_no_rows_that_its_summary_does_not_show():
     keep_freed_memory()  # it chooses where Arrow's memory comes from
     flow = APPS["spike-detection"].build(rows=200_000)
-    results = Results("spike-detection", flow, "local", None, overwrite=False)
+    results = Results("spike-detection", flow, "local", None, overwrite=False, resumes=False)
     before = pa.total_allocated_bytes()
     assert run(results.flow, engine="local", policy="none").rows_out == 200_000
     assert " of 200,000 readings are spikes" in results.found()[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -39,15 +40,26 @@ class Sample(NamedTuple):
 @pytest.mark.soak
 @pytest.mark.skipif(not (PROC / "self" / "smaps_rollup").exists(), reason="needs Linux's /proc")
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize(("engine", "app"), [("local", "spike-detection"), ("spark", "word-count")])
-def test_memory_is_flat_after_the_warm_up(engine: str, app: str, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
+@pytest.mark.parametrize(
+    ("engine", "app", "written"),
+    [
+        ("local", "spike-detection", False),
+        ("local", "spike-detection", True),
+        ("spark", "word-count", False),
+    ],
+)
+def test_memory_is_flat_after_the_warm_up(
+    engine: str, app: str, written: bool, tmp_path: Path
+) -> None:
+    checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
     command = [sys.executable, "-m", "anabranch.cli", "run", app, "--engine", engine]
     # No policy: a plan that it tries may take more memory than the one before, and is no leak.
     command += ["--seconds", str(SECONDS), "--policy", "none"]
     if engine == "spark":  # it makes a checkpoint anyway; state in shared memory goes by its name
         command += ["--checkpoint", str(checkpoint), "--conf", "spark.driver.memory=512m"]
         command += ["--conf", f"spark.driver.extraJavaOptions={WHOLE_HEAP}"]
+    if written:
+        command += ["--out", str(out)]
     with open(tmp_path / "said", "w+b") as said:
         run = subprocess.Popen(command, stdout=said, stderr=said)
         try:
@@ -55,6 +67,7 @@ def test_memory_is_flat_after_the_warm_up(engine: str, app: str, tmp_path: Path)
         finally:
             run.kill()
             run.wait()
+            shutil.rmtree(out, ignore_errors=True)  # gigabytes, which pytest would keep
         said.seek(0)
         assert run.returncode == 0, said.read().decode()
     warm_s = samples[-1].at_s - (1 - WARM_UP) * SECONDS
@@ -63,7 +76,8 @@ def test_memory_is_flat_after_the_warm_up(engine: str, app: str, tmp_path: Path)
     # A process that was counted between fork and exec is there twice: percentiles leave it out.
     least, most = np.percentile([sample.kb / 1024 for sample in warm], [5, 95])
     found = f"{least:.0f} to {most:.0f} MB, {growth_kb_per_s:+.1f} kB/s"
-    print(f"{app} on {engine}, after {WARM_UP:.0%} of {SECONDS:.0f} s: {found}")
+    how = f"{engine} with --out" if written else engine
+    print(f"{app} on {how}, after {WARM_UP:.0%} of {SECONDS:.0f} s: {found}")
     assert growth_kb_per_s < MOST_KB_PER_S, found
 
 

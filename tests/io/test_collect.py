@@ -123,6 +123,16 @@ def test_a_sink_without_a_limit_that_grows_large_warns_once(monkeypatch):
         extended(with_versions(2, limit=100), 2)
 
 
+def test_a_warning_that_is_an_error_comes_after_the_commit(monkeypatch):
+    monkeypatch.setattr(sys.modules[type(collect()).__module__], "LARGE_BYTES", 20)
+    sink = with_versions(2)
+    with pytest.raises(RuntimeWarning):
+        extended(sink, 2)
+    sink.commit(2)
+    extended(sink, 3)
+    assert rows(sink) == [0, 1, 2, 3]
+
+
 def extended(sink, version):
     sink.write(batch(version))
     sink.commit(version)

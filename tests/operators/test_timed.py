@@ -88,7 +88,7 @@ def test_what_a_step_emits_at_the_end_is_behind_the_greatest_time():
     clock.late.sink("late", collect())
     result = agreed(flow)
     assert values(result, "ts", "late") == [3]
-    assert result.counters["clock"] == Counters(late=1, behind=1, most_behind=6)
+    assert result.counters["clock"] == Counters(late=1), "lateness does not decide"
 
 
 def test_late_tuples_keep_the_order_of_arrival():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 import time
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pytest
@@ -149,6 +151,14 @@ def honest_flow() -> Flow:
     stream = flow.source("s", memory(ROWS)).apply("m", Map(lambda b: {}, None, "*"))
     stream.apply("count", counted).sink("out", collect())
     return flow
+
+
+def test_a_process_that_was_not_compared_is_not_counted(monkeypatch):
+    monkeypatch.setattr(sys.modules[check.__module__], "OtherProcess", MagicMock())
+    flow = Flow("f", buckets=4)
+    LIARS["chance"][0](flow.source("s", memory(ROWS))).sink("out", collect())
+    report = check(flow, cases=1, processes=2)
+    assert (report.ok, report.processes) == (False, 0)
 
 
 def test_an_honest_flow_passes():

@@ -43,7 +43,10 @@ def run_check(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the sequential run with random plans, batchings, plan changes and processes."""
+    """Find out whether it matters how an application is run.
+
+    Its sequential run is compared with random plans, batchings, plan changes and other processes.
+    """
     flow = find_flow(name, input, settings)
     quiet = as_json or not sys.stderr.isatty()
     with nullcontext() if quiet else Console(stderr=True).status(f"checking {flow.name}"):

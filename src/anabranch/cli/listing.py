@@ -26,9 +26,10 @@ def list_apps(
         str | None, typer.Argument(metavar="[APP]", help="Which one to tell of; all by default.")
     ] = None,
 ) -> None:
-    """List the applications that come with the library; or describe one.
+    """List the applications, or say what one reads and finds.
 
-    The description has what it reads of your own files, what comes out, and its settings.
+    These are the applications that come with the library. The description of one has what it reads
+    of your own files, what comes out, and its settings.
     """
     if name is None:
         width = max(map(len, APPS))

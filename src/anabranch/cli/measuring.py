@@ -62,7 +62,10 @@ def profile_app(
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run each step of an application by itself: what it costs, passes on and remembers."""
+    """Measure what each step of an application costs.
+
+    Each step runs by itself; the profile also says what it passes on and remembers.
+    """
     require_plots(plot)
     flow = find_flow(name, input, settings)
     usual = _of_engine(engine)

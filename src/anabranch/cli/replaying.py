@@ -47,7 +47,10 @@ def replay_files(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay files into a Redis stream, evenly at a set rate; says what rate was reached."""
+    """Replay files into a Redis stream, evenly at a set rate.
+
+    At the end it says what rate was reached.
+    """
     if (rate is None) == (steps is None):
         raise typer.BadParameter("give --rate or --steps, one of them")
     if format not in FORMATS:

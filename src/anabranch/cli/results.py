@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from anabranch.apps import APPS
+from anabranch.apps.parts.inputs import IsData
 from anabranch.engines.handle import Result
 from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow
@@ -136,33 +135,27 @@ def keeping_the_last(flow: Flow) -> Flow:
 def unread(flow: Flow, result: Result) -> dict[str, str]:
     """Return the sources of which no row could be read, each with the step that set them aside.
 
-    A step counts if no operator but it takes the rows of a source (sinks may keep a copy of them)
-    and, in a run that came to its end, no row has come out of it.
+    The step is the only operator that takes the rows of the source (sinks may keep a copy of them),
+    and has skipped every one of them in a run that came to its end. Of a run that went on from a
+    checkpoint this is not known, because earlier runs may have read rows.
     """
-    if not result.ended:
+    if not result.ended or result.resumed:
         return {}
-    takers: defaultdict[Output, list[str]] = defaultdict(list)
-    for taker in flow.graph.steps.values():
-        for output in taker.inputs:
-            if output is not None:
-                takers[output].append(taker.name)
-    found = {}
-    for step in result.first_skipped:
-        came_out = any(result.rows_by_step.get(name) for name in takers[Output(step)])
-        if not came_out and (source := _source_before(flow, step, takers)) is not None:
-            found[source] = step
-    return found
+    return {
+        first.source: step
+        for step, first in result.first_skipped.items()
+        if _takes_all(flow, step, first.source)
+        and result.skipped[step] == result.rows_by_step[step]
+    }
 
 
-def _source_before(flow: Flow, step: str, takers: Mapping[Output, list[str]]) -> str | None:
-    """The source whose rows go to a step and to no other operator."""
-    at = flow.graph.steps[step]
-    while at.role is not Role.SOURCE:
-        [given, *others] = at.inputs
-        if given is None or others:
-            return None
-        beside = [flow.graph.steps[name] for name in takers[given] if name != at.name]
-        if any(step.role is not Role.SINK for step in beside):
-            return None
-        at = flow.graph.steps[given.step]
-    return at.name
+def _takes_all(flow: Flow, step: str, source: str) -> bool:
+    """Return whether a step takes all rows of a source but headers, and no other operator does."""
+    steps, rows = flow.graph.steps, Output(source)
+    takers = [steps[name] for name in flow.names(Role.OPERATOR) if rows in steps[name].inputs]
+    if len(takers) != 1 or len(takers[0].inputs) != 1:
+        return False
+    [taker] = takers
+    if isinstance(getattr(taker.body, "function", None), IsData):
+        return _takes_all(flow, step, taker.name)
+    return taker.name == step

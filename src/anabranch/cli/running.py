@@ -54,7 +54,10 @@ def roll_back(
     input: Inputs = None,
     settings: Settings = None,
 ) -> None:
-    """Go back to an earlier version of a checkpoint; the next run goes on from there."""
+    """Go back to an earlier version of a checkpoint.
+
+    The next run goes on from there.
+    """
     rollback(find_flow(name, input, settings), checkpoint, to)
     typer.echo(f"{checkpoint} is at version {to}; the next run goes on from there")
 

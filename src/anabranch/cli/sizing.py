@@ -81,7 +81,10 @@ def size(
     most_cores: Annotated[int, typer.Option(min=1, max=500, help="Where to stop.")] = MOST_CORES,
     as_json: AsJson = False,
 ) -> None:
-    """Find how many cores an application needs for a rate and a latency, and how sure that is."""
+    """Find how many cores an application needs for a rate and a latency.
+
+    The answer also says how sure that is.
+    """
     require_results(engine)
     wish = sizing.Target(rate, latency_ms, headroom, most_cores)
     place = Place(find_machine(machine), spark_costs(machine, engine), engine, batch_rows)

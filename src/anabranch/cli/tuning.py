@@ -93,7 +93,10 @@ def tune_app(
     plot: Plot = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a policy tune an application until it changes nothing more; report every round."""
+    """Let a policy tune an application, and report every round.
+
+    It ends when the policy changes nothing more.
+    """
     require_results(engine)
     require_plots(plot)
     if policy == NONE:

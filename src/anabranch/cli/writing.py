@@ -33,9 +33,10 @@ def write_data(
     ] = None,
     settings: Settings = None,
 ) -> None:
-    """Write the data that an application generates to a file, for `--input` or for others.
+    """Write the data that an application generates to a file.
 
-    Your own files need the same columns, which `anabranch apps APP` lists.
+    The file is for `--input`, or for other programs. Your own files need the same columns,
+    which `anabranch apps APP` lists.
     """
     flow = find_flow(name, settings=settings, endless=True)
     sources = flow.names(Role.SOURCE)

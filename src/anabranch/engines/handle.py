@@ -18,6 +18,7 @@ from anabranch.events import (
     Observed,
     Reconfiguration,
     RunEnded,
+    RunStarted,
     SkippedRow,
     StepMetrics,
 )
@@ -51,10 +52,11 @@ class Result:
         rows_by_step: By step, tuples that came in during this run.
         starting_s: From asking for the run to its first batch, which `seconds` leaves out: on
             Spark the start of a session, for one.
-        behind: By step, those of the late rows that were further behind than `lateness`; the time
-            of the others was implausible.
+        behind: By step, those of the late rows that were further behind than `lateness`.
         most_behind: By step, how far the furthest of them was behind, in the unit of its time;
             microseconds for timestamps.
+        ahead: By step, those of the late rows that were further ahead than `ahead`.
+        resumed: Whether the run went on from a checkpoint.
     """
 
     flow: str
@@ -76,6 +78,8 @@ class Result:
     most_behind: Mapping[str, int] = field(default_factory=dict)
     first_skipped: Mapping[str, SkippedRow] = field(default_factory=dict)
     rows_by_step: Mapping[str, int] = field(default_factory=dict)
+    ahead: Mapping[str, int] = field(default_factory=dict)
+    resumed: bool = False
 
     @property
     def rate_per_s(self) -> float:
@@ -120,7 +124,7 @@ class Run:
         self._first_skipped: dict[str, SkippedRow] = {}
         self._rows_by_step: Counter[str] = Counter()
         self.tuner: Tunes | None = None
-        self._paused = False
+        self._paused = self._resumed = False
         self._asked_s = time.monotonic()
         self._starting_s: float | None = None
 
@@ -134,6 +138,8 @@ class Run:
             if not (self._recent and event.observation.is_empty):
                 self._recent.append(event.observation)
             self._count(event.observation.steps)
+        elif isinstance(event, RunStarted):
+            self._resumed = event.version >= 0
         elif isinstance(event, RunEnded):
             self._end = event
         elif isinstance(event, Decision):
@@ -287,6 +293,8 @@ class Run:
             self._counted("most_behind"),
             dict(self._first_skipped),
             dict(self._rows_by_step),
+            self._counted("ahead"),
+            self._resumed,
         )
 
     def _counted(self, what: str) -> dict[str, int]:

@@ -23,8 +23,8 @@ def collect(limit: int | None = None) -> CollectSink:
 
     Args:
         limit: Keep no more than the last `limit` rows; `dropped` counts the rows before them. All
-            rows are kept when left out, which an endless source makes too many in the end: the
-            sink then warns once.
+            rows are kept when left out; the sink warns once when they take more than 1 GiB, as
+            those of an endless source do in the end.
 
     Example:
         >>> batch = pa.record_batch({"x": [1, 2, 3]})
@@ -107,9 +107,10 @@ class CollectSink(Sink):
             self._visible.append((version, table))
             if self.limit is not None:
                 self._drop_before(self.limit)
-            elif self._bytes > LARGE_BYTES and not self._warned:
-                self._warn()
         self._transaction.commit(version)
+        # Last: where warnings are errors, what is committed must not be committed again.
+        if self.limit is None and self._bytes > LARGE_BYTES and not self._warned:
+            self._warn()
 
     def close(self) -> None:
         """Drop what was not committed."""

@@ -62,7 +62,7 @@ class SkippedAt(NamedTuple):
     text: str
 
 
-_COUNTS = ("skipped", "late", "behind", "most_behind")
+_COUNTS = ("skipped", "late", "behind", "most_behind", "ahead")
 
 
 @dataclass
@@ -72,15 +72,16 @@ class Counters:
     Attributes:
         skipped: Tuples that were malformed, or on which the author's code raised.
         late: Tuples that a clock set aside.
-        behind: Those of the late ones that were further behind than `lateness`. The time of the
-            others was implausible.
+        behind: Those of the late ones that were further behind than `lateness`.
         most_behind: How far the furthest of them was behind, in the unit of the stream's time.
+        ahead: Those of the late ones that were further ahead than `ahead`.
     """
 
     skipped: int = 0
     late: int = 0
     behind: int = 0
     most_behind: int = 0
+    ahead: int = 0
     first: SkippedAt | None = field(default=None, compare=False)
 
     def skip(self, jumbo: Jumbo, bad: Sequence[tuple[int, str]]) -> None:
@@ -107,6 +108,7 @@ class Counters:
         self.late += other.late
         self.behind += other.behind
         self.most_behind = max(self.most_behind, other.most_behind)
+        self.ahead += other.ahead
         self.note(other.first)
 
     def counts(self) -> dict[str, int]:
@@ -116,8 +118,8 @@ class Counters:
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> Counters:
         """Return counters with the numbers of `counts`; those that are missing are 0."""
-        skipped, late, behind, most_behind = (counts.get(name, 0) for name in _COUNTS)
-        return cls(skipped, late, behind, most_behind)
+        skipped, late, behind, most_behind, ahead = (counts.get(name, 0) for name in _COUNTS)
+        return cls(skipped, late, behind, most_behind, ahead)
 
 
 class Shared:

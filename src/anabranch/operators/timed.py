@@ -228,7 +228,7 @@ class TimedKernel(Kernel):
 
     def _start(self, first: FirstTuples, source: int, waited: Jumbo, number: int) -> None:
         """Judge what waited, from the tuple on that the clock starts with."""
-        self.context.counters.late += number
+        self.context.counters.add(Counters(late=number, ahead=number))
         late = [waited.slice(0, number), *self._admit(waited.slice(number, len(waited)))]
         if any(map(len, late)):
             first.set_aside(source, Jumbo.concat(late))
@@ -255,7 +255,6 @@ class TimedKernel(Kernel):
             # What a step emits at the end of its stream comes after everything that has a time.
             last = self._memory.get("last", FIRST)
             on_time[at_the_end] = times[at_the_end] >= last
-            self._note_behind(last - times[at_the_end & ~on_time])
         self._show(times if on_time.all() else times[on_time])
         self.context.counters.late += int((~on_time).sum())
         unmarked = Jumbo(jumbo.batch, jumbo.positions)
@@ -295,6 +294,7 @@ class TimedKernel(Kernel):
         else:
             believed, shown = self._far.judge(source, own, before)
             if not believed.all():  # one that is not may have made the clock leap
+                self.context.counters.ahead += int((~believed).sum())
                 self._extend_to(int(shown[~believed].max()))
         before[1:] = np.maximum(before[1:], np.maximum.accumulate(shown))
         reached = int(before[-1])

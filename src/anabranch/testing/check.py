@@ -87,12 +87,14 @@ class Question:
         how: The way in which it is run.
         run: Runs it that way.
         improve: Makes the most of a difference that was found.
+        elsewhere: Whether the run is in another process.
     """
 
     text: str
     how: str
     run: Runner
     improve: Callable[[Flow, Finding, Runner], Finding]
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,7 @@ def check(
             on_engine = _questions_on(engine, flow, recording, cases, seed)
             questions = chain([TWICE], elsewhere, on_engine)
         report = _asked(flow, fed, recording, questions)
-    return replace(report, engine=engine, processes=0 if report.unsent else processes)
+    return replace(report, engine=engine)
 
 
 def _asked(flow: Flow, fed: Flow, recording: Recording, questions: Iterable[Question]) -> Report:
@@ -219,7 +221,8 @@ def _asked(flow: Flow, fed: Flow, recording: Recording, questions: Iterable[Ques
         except Unsendable as error:
             report = replace(report, unsent=str(error))
             continue
-        report = replace(report, runs=report.runs + 1)
+        processes = report.processes + question.elsewhere
+        report = replace(report, runs=report.runs + 1, processes=processes)
         if found is not None:
             seen = Finding(question.text, question.how, step, found, recording)
             return replace(report, finding=question.improve(flow, seen, question.run))
@@ -326,7 +329,8 @@ def _in_process(other: OtherProcess, recorded: Flow) -> Question:
         except (EngineError, Unsendable):
             return finding  # the difference was real, whatever became of the process
 
-    return Question("differs in another process", str(other.surroundings), other.run, traced)
+    how = str(other.surroundings)
+    return Question("differs in another process", how, other.run, traced, elsewhere=True)
 
 
 def _smaller(flow: Flow, finding: Finding, runner: Runner) -> Finding:

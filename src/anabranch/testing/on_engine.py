@@ -83,7 +83,7 @@ def run_watched(
         for step in event.observation.steps:
             if step.step in counted:
                 counted[step.step] = Counters(
-                    step.skipped, step.late, step.behind, step.most_behind
+                    step.skipped, step.late, step.behind, step.most_behind, step.ahead
                 )
         wishes.next()
 

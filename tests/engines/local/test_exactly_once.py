@@ -81,7 +81,7 @@ def run_with_crashes(
             for step in event.observation.steps:
                 if step.step in counted:
                     counted[step.step] = Counters(
-                        step.skipped, step.late, step.behind, step.most_behind
+                        step.skipped, step.late, step.behind, step.most_behind, step.ahead
                     )
 
     for start in range(MOST_STARTS):

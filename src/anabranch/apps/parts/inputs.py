@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -196,13 +196,18 @@ def _csv(lines: Stream, name: str, paths: Paths, columns: pa.Schema) -> Stream:
             for place, each in enumerate(found)
         ]
     )
-    texts = pa.array(list(headers), pa.string())
-
-    def is_data(batch: pa.RecordBatch) -> Any:
-        return pc.invert(pc.is_in(batch[LINE], value_set=texts))
-
-    rows = lines.filter(f"{name}.data", is_data) if headers else lines
+    rows = lines.filter(f"{name}.data", IsData(headers)) if headers else lines
     return _parsed(rows, name, Csv(record, ","), record)
+
+
+class IsData:
+    """Masks the lines that are no header, so that a filter drops lines without data alone."""
+
+    def __init__(self, headers: Iterable[str]) -> None:
+        self._headers = pa.array(list(headers), pa.string())
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        return pc.invert(pc.is_in(batch[LINE], value_set=self._headers))
 
 
 def _headers(name: str, paths: Paths, columns: pa.Schema) -> dict[str, list[str]]:

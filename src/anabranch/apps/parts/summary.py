@@ -15,6 +15,8 @@ import pyarrow as pa
 from anabranch.operators.rows import python_rows
 
 LOOSE_ROWS = 1 << 14
+MOST_PARTS = 64
+"""Tables that are kept apart: each takes memory of its own, however few rows it has."""
 
 Condense = Callable[[pa.Table], pa.Table]
 
@@ -70,7 +72,7 @@ class Condensed:
             self._parts.append(part)
             self._loose += part.num_rows
             # Each time as much as is there already, or many keys would be looked at too often.
-            if self._loose > LOOSE_ROWS + self._parts[0].num_rows:
+            if self._loose > LOOSE_ROWS + self._parts[0].num_rows or len(self._parts) > MOST_PARTS:
                 self._merge()
 
     def rows(self, order: Sequence[tuple[str, str]] = (), most: int | None = None) -> list[Any]:
