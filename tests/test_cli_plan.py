@@ -11,6 +11,7 @@ import pytest
 from anabranch.cli import COMMANDS, command_of, planning
 from anabranch.planning.plan import Plan
 from anabranch.planning.planners.registry import PLANNERS
+from tests.sampling import thorough
 
 CHAIN: dict[str, Any] = {
     "operators": [
@@ -111,6 +112,7 @@ def test_a_plan_of_a_profile_is_shown_as_a_tree(run):
     ]
 
 
+@thorough
 def test_compare_shows_every_planner(run):
     shown = run("compare", written("p.json", CHAIN), "--machine", "cores=2")
     assert shown.code == 0, shown.err

@@ -25,6 +25,7 @@ from anabranch.io.read_back import read_back
 from anabranch.planning.plan import Plan
 from tests.engines.spark import short_lived
 from tests.engines.spark.conftest import spark
+from tests.sampling import thorough
 
 __all__ = ["spark"]  # a fixture: one session for all tests of a worker
 
@@ -311,6 +312,7 @@ def test_an_interrupt_does_not_cancel_the_jobs_of_a_session_that_we_start():
     assert not getattr(handler, "__module__", "").startswith("pyspark")
 
 
+@thorough
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(240)

@@ -10,6 +10,7 @@ from anabranch.reproduce.briskstream import reproduction as briskstream
 from anabranch.reproduce.briskstream.pictures import pictures
 from anabranch.reproduce.command import register
 from tests.reproduce.briskstream.scripted import dealt_out, reproduction
+from tests.sampling import thorough
 
 QUICKER = (
     ("briskstream.planning", "rlas"),
@@ -55,6 +56,7 @@ def test_a_folder_gets_the_page_and_every_picture_that_it_shows(run, tmp_path):
     assert shown == {path.name for path in tmp_path.glob("*.svg")} != set()
 
 
+@thorough
 def test_pictures_are_the_same_each_time():
     first, second = pictures(reproduction()), pictures(reproduction())
     assert first == second

@@ -10,6 +10,7 @@ from anabranch.reproduce.joker import reproduction as joker
 from anabranch.reproduce.joker.pictures import pictures
 from tests.reproduce.joker import scripted
 from tests.reproduce.joker.scripted import reproduction
+from tests.sampling import thorough
 
 FIGURES = (5, 6, 8, 9, 10, 11, 12, 14, 15, 16, 18, 19, 20)
 
@@ -49,6 +50,7 @@ def test_a_folder_gets_numbers_a_page_and_the_pictures_that_it_shows(run, tmp_pa
     assert page.count("](joker-") == len(drawn)
 
 
+@thorough
 def test_pictures_are_the_same_whenever_they_are_drawn():
     assert pictures(reproduction()) == pictures(reproduction())
 

@@ -17,6 +17,7 @@ from anabranch.reproduce.pipelined_fission.logwatch import (
 )
 from anabranch.reproduce.pipelined_fission.model import compute, figure_12, sweeps
 from anabranch.testing.busy import busy_flow
+from tests.sampling import thorough
 
 PAIR = chain([OperatorProfile("a", 5.0), OperatorProfile("b", 5.0)], Overheads(1.0, 0.1), "us")
 TINY = fission.Effort(
@@ -97,6 +98,7 @@ def test_engine_sweeps_have_whole_numbers_of_operators():
     assert [one.operators for one in settings.values()] == [2, 4, 6, 8]
 
 
+@thorough
 def test_everything_is_computed_and_measured_in_one_go():
     told = []
     found = fission.reproduce(TINY, told.append)

@@ -10,6 +10,7 @@ from anabranch.reproduce.command import register
 from anabranch.reproduce.pipelined_fission import page as fission_page
 from anabranch.reproduce.pipelined_fission import reproduction as fission
 from tests.reproduce.pipelined_fission.scripted import reproduction
+from tests.sampling import thorough
 
 FIGURES = range(4, 19)
 
@@ -48,6 +49,7 @@ def test_a_folder_gets_numbers_a_page_and_the_pictures_that_it_shows(run, tmp_pa
     assert page.count("](pipelined-fission-") == len(pictures)
 
 
+@thorough
 def test_pictures_are_the_same_whenever_they_are_drawn():
     assert fission_page.pictures(reproduction()) == fission_page.pictures(reproduction())
 

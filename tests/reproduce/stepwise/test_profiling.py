@@ -14,6 +14,7 @@ from anabranch.reproduce.stepwise.topologies import (
     sentiment_analysis,
     synthetic_word_count,
 )
+from tests.sampling import thorough
 
 
 def test_tasks_are_dealt_out_to_nodes_in_turn_and_sleepers_to_themselves():
@@ -74,5 +75,6 @@ def test_threshold_adds_a_task_a_round_and_stela_up_to_one_for_each_node(runs):
         assert len(tasks) > 2
 
 
+@thorough
 def test_the_same_seed_gives_the_same_run(runs):
     assert scale_up(linear(), STELA, nodes=2, rounds=8) == runs[STELA]
