@@ -1,6 +1,7 @@
 """The public names of the package, and what an import of it costs."""
 
 import ast
+import builtins
 import json
 import subprocess
 import sys
@@ -28,7 +29,7 @@ def imports_for_type_checkers() -> dict[str, str]:
     return {alias.name: node.module for node in block.body for alias in node.names}
 
 
-@pytest.mark.parametrize("name", anabranch.__all__)
+@pytest.mark.parametrize("name", sorted(anabranch._MODULE_OF))
 def test_every_public_name_is_there(name):
     assert getattr(anabranch, name) is not None
     assert name in dir(anabranch)
@@ -37,7 +38,14 @@ def test_every_public_name_is_there(name):
 def test_type_checkers_and_the_interpreter_find_names_in_the_same_modules():
     found = {name: f"anabranch.{module}" for name, module in anabranch._MODULE_OF.items()}
     assert imports_for_type_checkers() == found
-    assert sorted(found) == sorted(anabranch.__all__)
+    assert set(anabranch.__all__) == set(found) - set(dir(builtins))
+
+
+def test_a_star_import_hides_no_builtin():
+    taken: dict[str, object] = {}
+    exec("from anabranch import *", taken)
+    assert {"Flow", "Run", "SourceError", "files", "run"} <= set(taken)
+    assert set(taken) & set(dir(builtins)) <= {"__builtins__"}
 
 
 def test_an_unknown_name_is_an_attribute_error():

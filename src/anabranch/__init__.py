@@ -8,7 +8,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anabranch.errors import AnabranchError
+    from anabranch.engines.handle import Result, Run
+    from anabranch.errors import (
+        AnabranchError,
+        BufferLimitError,
+        BuildError,
+        DeterminismError,
+        EngineError,
+        OperatorError,
+        PlanError,
+        SchemaError,
+        SinkError,
+        SourceError,
+        StateError,
+        UnknownNameError,
+    )
+    from anabranch.events import Observation
     from anabranch.flow import Flow, Stream
     from anabranch.graph import StateKind
     from anabranch.io import (
@@ -25,7 +40,10 @@ if TYPE_CHECKING:
         stamped,
     )
     from anabranch.io.spark import dataframe, each_batch
-    from anabranch.operators.aggregates import count, first, last, max, mean, min, sum
+    from anabranch.operators.aggregates import count, first, last, mean
+    from anabranch.operators.aggregates import max as max
+    from anabranch.operators.aggregates import min as min
+    from anabranch.operators.aggregates import sum as sum
     from anabranch.operators.invocation import Invocation, Reason
     from anabranch.operators.keyed import keyed
     from anabranch.operators.parse import parse_csv, parse_json
@@ -34,16 +52,25 @@ if TYPE_CHECKING:
     from anabranch.operators.schedule import Schedule
     from anabranch.operators.schemas import schema
     from anabranch.operators.screen import screen
-    from anabranch.operators.shapes import expand, filter, map
+    from anabranch.operators.shapes import expand
+    from anabranch.operators.shapes import filter as filter
+    from anabranch.operators.shapes import map as map
     from anabranch.operators.shared import buckets_of, shared
     from anabranch.operators.tuples import TupleOperator, partitioned, stateful, stateless
     from anabranch.operators.windows import count_window, session, sliding, tumbling
+    from anabranch.planning.machine import Machine
     from anabranch.planning.plan import Plan
+    from anabranch.planning.profile import Profile
     from anabranch.running import plan, rollback, run, start
     from anabranch.testing.check import check
 
 _NAMES_BY_MODULE = {
-    "errors": "AnabranchError",
+    "engines.handle": "Result Run",
+    "errors": (
+        "AnabranchError BufferLimitError BuildError DeterminismError EngineError OperatorError "
+        "PlanError SchemaError SinkError SourceError StateError UnknownNameError"
+    ),
+    "events": "Observation",
     "flow": "Flow Stream",
     "graph": "StateKind",
     "io": "call collect console csv files generate jsonl memory parquet redis_stream stamped",
@@ -61,7 +88,9 @@ _NAMES_BY_MODULE = {
     "operators.shared": "buckets_of shared",
     "operators.tuples": "TupleOperator partitioned stateful stateless",
     "operators.windows": "count_window session sliding tumbling",
+    "planning.machine": "Machine",
     "planning.plan": "Plan",
+    "planning.profile": "Profile",
     "running": "plan rollback run start",
     "testing.check": "check",
 }
@@ -77,19 +106,36 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_MODULE_OF})
 
 
+# Without filter, map, max, min and sum: `from anabranch import *` hides no builtin.
 __all__ = [
     "AnabranchError",
+    "BufferLimitError",
+    "BuildError",
+    "DeterminismError",
+    "EngineError",
     "Flow",
     "Invocation",
+    "Machine",
+    "Observation",
+    "OperatorError",
     "Plan",
+    "PlanError",
+    "Profile",
     "Reason",
+    "Result",
+    "Run",
     "Schedule",
+    "SchemaError",
+    "SinkError",
+    "SourceError",
+    "StateError",
     "StateKind",
     "Stream",
     "TupleOperator",
+    "UnknownNameError",
     "band",
     "buckets_of",
     "call",
@@ -103,17 +149,13 @@ __all__ = [
     "each_batch",
     "expand",
     "files",
-    "filter",
     "first",
     "generate",
     "jsonl",
     "keyed",
     "last",
-    "map",
-    "max",
     "mean",
     "memory",
-    "min",
     "parquet",
     "parse_csv",
     "parse_json",
@@ -132,6 +174,5 @@ __all__ = [
     "start",
     "stateful",
     "stateless",
-    "sum",
     "tumbling",
 ]
