@@ -242,7 +242,8 @@ def _moments(
     """Days and hh:mm:ss as microseconds since 1970, and what is wrong with them."""
     months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
     first, following = (
-        each.astype("datetime64[D]").astype(np.int64) for each in (months, months + 1)
+        each.astype("datetime64[D]").astype(np.int64)
+        for each in (months, months + np.timedelta64(1, "M"))
     )
     exists = (month >= 1) & (month <= 12) & (day >= 1) & (day <= following - first)
     hour, minute, second = (_number(clock[:, a : a + 2]) for a in (0, 3, 6))
