@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.engines.spark import session as session_module
+from anabranch.engines.spark.java import ensure_java
 from anabranch.engines.spark.session import check_version, our_settings, session, use
 from anabranch.errors import EngineError
 from tests.engines.spark.short_lived import environment
@@ -24,6 +25,7 @@ START = (
     f"UP_TO_HERE = {UP_TO_HERE!r}"
     + """
 import json, os, signal, sys, tempfile, threading
+from anabranch.engines.spark.java import ensure_java
 from anabranch.engines.spark.session import session
 from anabranch.errors import EngineError
 
@@ -73,6 +75,7 @@ spark.stop()
 
 SUBMITTED = """
 import json
+from anabranch.engines.spark.java import ensure_java
 from anabranch.engines.spark.session import session
 
 spark = session(app="test")
@@ -172,9 +175,11 @@ def test_what_spark_submit_says_wins_over_our_settings(tmp_path):
     program.write_text(SUBMITTED)
     submit = Path(sys.executable).with_name("spark-submit")
     settings = ("--conf", "spark.sql.shuffle.partitions=7")
+    surroundings = environment() | {"PYSPARK_PYTHON": sys.executable}
+    ensure_java(surroundings)
     ran = subprocess.run(
         [submit, "--master", "local[1]", *settings, program],
-        env=environment() | {"PYSPARK_PYTHON": sys.executable},
+        env=surroundings,
         capture_output=True,
         text=True,
         check=False,

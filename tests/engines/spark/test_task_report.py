@@ -42,7 +42,7 @@ loads = st.builds(
     st.lists(st.builds(OftenKey, st.integers(0, 2**64 - 1), names, counts, seconds)).map(tuple),
 )
 skipped = st.builds(SkippedAt, counts, counts, names, names)
-lost = st.builds(Counters, counts, counts, counts, counts, st.none() | skipped)
+lost = st.builds(Counters, *[counts] * 5, st.none() | skipped)
 files = st.builds(StateWritten, st.booleans(), counts, counts)
 reports = st.builds(
     TaskReport,
