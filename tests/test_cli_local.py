@@ -15,6 +15,7 @@ import pytest
 from anabranch.apps import word_count
 from anabranch.planning.plan import Plan
 from tests.processes import start_process
+from tests.sampling import thorough
 
 PATIENCE_S = 60
 
@@ -89,6 +90,7 @@ def test_seconds_end_an_endless_run(no_java):
     assert 0.2 <= told["seconds"] < PATIENCE_S
 
 
+@thorough
 def test_check_runs_on_threads_without_spark(no_java):
     arguments = ["check", "word-count", "--engine", "local", "--cases", 3, "--rows", 30]
     ran = done(*arguments, "--processes", 0, env=no_java)

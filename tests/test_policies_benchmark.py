@@ -38,7 +38,7 @@ from policies_runs import (
 )
 from policies_tables import Done, as_json, dominators, place, quantile, summary
 
-from tests.sampling import few
+from tests.sampling import few, thorough
 
 SHORT = TraceSettings(seconds=60.0, hold_s=20.0)
 CALM = Conditions((), ())
@@ -197,7 +197,8 @@ def test_the_same_seed_gives_the_same_figures():
     assert [p.goal for p in some.phases] == [p.goal for p in same.phases]
 
 
-@pytest.mark.parametrize("number", few(range(4), 1))
+@thorough
+@pytest.mark.parametrize("number", range(4))
 def test_phases_follow_each_other_to_the_end(number):
     arena = Arena.of(number, 0, SHORT)
     assert arena.phases[0].begins_s == 0

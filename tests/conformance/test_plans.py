@@ -17,7 +17,8 @@ SEEDS = 3 if ALL else 1
 
 def cases() -> list[object]:
     """Where it takes long, some stand for the others unless all are asked for."""
-    kinds = {} if ALL else {SLOW: ["changing"], IMITATED: ["changing"]}
+    few = {engine: ["random", "changing"] for engine in ENGINES}
+    kinds = {} if ALL else few | {SLOW: ["changing"], IMITATED: ["changing"]}
     return [
         marked(way, name, kind, seed)
         for way in (*ENGINES, IMITATED)

@@ -18,7 +18,7 @@ from tests.sampling import ALL, sampled
 pytestmark = sampled
 
 SIZES = ("small", "large", "shuffled")
-ON_SPARK = ("word-count", "spike-detection", "linear-road", "sentiment", "nexmark-q4", "nexmark-q5")
+ON_SPARK = ("word-count", "linear-road", "sentiment", "nexmark-q4")
 """Applications that stand for all of them on Spark in `make test`: every kind of state."""
 
 

@@ -184,6 +184,7 @@ def heard(process: Any, batches: int) -> list[str]:
 KILLS = {"local": (2, 5, 3), "spark": (3,)}
 
 
+@thorough
 @pytest.mark.timeout(240)
 @pytest.mark.xdist_group("kills")
 @pytest.mark.parametrize(
@@ -292,6 +293,7 @@ class Watcher:
         return any("1 → 2 replicas of region slow" in moved for moved in self.moved)
 
 
+@thorough
 @pytest.mark.timeout(300)
 @pytest.mark.xdist_group("kills")
 def test_a_rate_above_capacity_is_answered_by_recalibration_and_the_backlog_drains(

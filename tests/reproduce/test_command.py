@@ -9,6 +9,7 @@ from anabranch.reproduce.command import register
 from anabranch.reproduce.stretch import page as stretch_page
 from anabranch.reproduce.stretch import reproduction as stretch
 from tests.reproduce.stretch.scripted import reproduction
+from tests.sampling import thorough
 
 TINY = stretch.Effort(
     rows=2000,
@@ -78,6 +79,7 @@ def test_every_row_of_a_table_has_a_cell_for_each_column():
         assert {len(row) for row in table.rows} == {len(table.header)}
 
 
+@thorough
 def test_everything_is_measured_in_one_go():
     told = []
     found = stretch.reproduce(TINY, told.append)

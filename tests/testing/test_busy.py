@@ -14,6 +14,7 @@ from anabranch.planning.regions import regions
 from anabranch.testing import busy, random_plan, run_interleaved, run_sequential
 from anabranch.testing.busy import Counting, busy_flow
 from anabranch.testing.on_engine import run_on_engine
+from tests.sampling import thorough
 
 
 def mixed_chain() -> Profile:
@@ -58,6 +59,7 @@ def test_no_plan_and_no_crash_changes_what_comes_out(seed):
     )
 
 
+@thorough
 def test_threads_give_what_one_thread_gives():
     flow = busy_flow(mixed_chain(), rows=3000, buckets=8)
     plan = Plan.sequential(flow).with_source("source", batch_rows=500)

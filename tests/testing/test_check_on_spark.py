@@ -13,10 +13,12 @@ from anabranch.io import collect, memory
 from anabranch.testing import on_engine
 from anabranch.testing.check import check
 from tests.engines.spark.conftest import spark
+from tests.sampling import thorough
 
 __all__ = ["spark"]  # a fixture: one session for all tests of a worker
 
 
+@thorough
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.usefixtures("spark")

@@ -20,7 +20,7 @@ from anabranch.planning.planners.search.random_plans import random_plans
 from anabranch.planning.planners.search.replica_scaling import bottlenecks, by_work, scale
 from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.reproduce.briskstream.inputs import APPLICATIONS, SERVERS, application, server
-from tests.sampling import few
+from tests.sampling import thorough
 
 FAR = ((0.0, 300.0), (300.0, 0.0))
 
@@ -122,8 +122,9 @@ def test_the_same_question_gets_the_same_answer():
     assert rlas(problem) == rlas(problem)
 
 
+@thorough
 @pytest.mark.parametrize("where", SERVERS)
-@pytest.mark.parametrize("app", few(APPLICATIONS, 1))
+@pytest.mark.parametrize("app", APPLICATIONS)
 def test_rlas_meets_all_constraints_and_beats_every_other_way(app, where):
     profile, machine = application(app), server(where)
     problem = Problem(profile, machine)

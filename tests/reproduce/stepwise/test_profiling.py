@@ -60,6 +60,7 @@ def runs():
     return {method: scale_up(linear(), method, nodes=2, rounds=8) for method in METHODS}
 
 
+@thorough
 def test_stepwise_begins_with_the_ratios_and_ends_at_what_four_cores_can_do(runs):
     found = runs[STEPWISE]
     assert found.rounds[0].tasks == (1, 1, 1, 1)
@@ -68,6 +69,7 @@ def test_stepwise_begins_with_the_ratios_and_ends_at_what_four_cores_can_do(runs
     assert "features at a low load" in found.journal[0]
 
 
+@thorough
 def test_threshold_adds_a_task_a_round_and_stela_up_to_one_for_each_node(runs):
     for method, most in ((THRESHOLD, 1), (STELA, 2)):
         tasks = [sum(each.tasks) for each in runs[method].rounds]

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.sampling import few
+
 MADE = "tests.view.web.made"
 PER_S = 20_000
 LENGTHS_S = (1.5, 8.0, 40.0)
@@ -23,7 +25,7 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("case", ENDS)
+@pytest.mark.parametrize("case", few(ENDS, 1))
 def test_a_page_hears_the_end_of_a_run(case):
     flow, length, code, (whole, error) = ENDS[case]
     for seconds in LENGTHS_S:
