@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -16,6 +17,7 @@ from anabranch.testing.interleaved import run_interleaved
 from anabranch.testing.on_engine import run_watched, small_batches
 from anabranch.testing.random_plans import random_plan
 from anabranch.testing.result import RunResult
+from tests.sampling import ALL
 
 DEADLINE_S = 100.0
 SLOW = "spark"
@@ -24,8 +26,14 @@ IMITATED = "interleaved"
 
 def marked(engine: str, *values: object) -> Any:
     """A case of an engine, with the marks that this engine's tests need."""
-    marks = [pytest.mark.spark, pytest.mark.xdist_group("spark")] if engine == SLOW else []
+    marks = [pytest.mark.spark, pytest.mark.xdist_group(spark_group(values))]
+    marks = marks if engine == SLOW else []
     return pytest.param(engine, *values, marks=marks, id="-".join(map(str, (engine, *values))))
+
+
+def spark_group(values: Sequence[object]) -> str:
+    """Where all cases are asked for, two workers share them, each with a session of its own."""
+    return f"spark {crc32(repr(values).encode()) % 2}" if ALL else "spark"
 
 
 engines = [marked(engine) for engine in ENGINES]

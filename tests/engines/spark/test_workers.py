@@ -15,7 +15,6 @@ from tests.engines.spark.short_lived import environment
 from tests.sampling import thorough
 
 pytestmark = [
-    thorough,
     pytest.mark.spark,
     pytest.mark.xdist_group("workers"),
     pytest.mark.timeout(240),
@@ -95,20 +94,24 @@ def own_session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return json.loads(ran.stdout) | {"stop": stop}
 
 
+@thorough
 def test_a_flow_runs_with_this_python_whatever_path_has(own_session: dict[str, Any]) -> None:
     assert own_session["error"] is None
     assert own_session["rows"] == [{"bare": False, "number": each} for each in (1, 2, 3)]
 
 
+@thorough
 def test_other_jobs_of_the_session_keep_their_python(own_session: dict[str, Any]) -> None:
     assert own_session["own job"] == [True]
 
 
+@thorough
 def test_a_stop_prints_nothing(own_session: dict[str, Any]) -> None:
     assert own_session["caught up"]
     assert own_session["stop"] == ""
 
 
+@thorough
 def test_progress_on_a_dataframe_is_that_of_the_last_batch_with_rows(
     own_session: dict[str, Any],
 ) -> None:
