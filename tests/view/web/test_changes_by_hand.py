@@ -124,7 +124,7 @@ def test_the_graph_of_an_earlier_plan_is_shown_and_left_again(live, opened):
     page.page.click("#then-now")
     page.until(f"{label}.includes('2 replicas')")
     assert page.page.is_hidden("#then")
-    assert page.page.is_visible("#region-controls")
+    page.page.wait_for_selector("#region-controls")
 
 
 # When the page asks for the stream, by its own clock.
