@@ -1,4 +1,4 @@
-"""What becomes of the results of a run: files, a summary of its application, the last rows."""
+"""Keeps the results of a run: as files, as a summary of its application, or the last rows."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Results:
             self.flow = keeping_the_last(flow)
 
     def found(self) -> list[str]:
-        """What the application has found, line by line; of other flows, what was not kept."""
+        """Return what the application found, line by line; for other flows, what was not kept."""
         if self._summary is None:
             return [
                 f"{name}: {sink.dropped + sink.table().num_rows:,} rows, of which the last "
