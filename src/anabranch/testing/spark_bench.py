@@ -99,7 +99,7 @@ class Tour(Generic[Look]):
             self._turns.append(Turn(plan, tuple(self._seconds), self._before, self._look()))
             self._seconds = None
             if self.run is not None and not self.over:
-                self.run.apply(self._plans[self._order[len(self._turns)]])
+                self.run.reconfigure(self._plans[self._order[len(self._turns)]])
         self._since = time.perf_counter()
 
 
