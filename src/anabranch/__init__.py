@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from anabranch.operators.aggregates import max as max
     from anabranch.operators.aggregates import min as min
     from anabranch.operators.aggregates import sum as sum
+    from anabranch.operators.base import Operator
     from anabranch.operators.invocation import Invocation, Reason
-    from anabranch.operators.keyed import keyed
+    from anabranch.operators.keyed import KeyedState, keyed
     from anabranch.operators.parse import parse_csv, parse_json
     from anabranch.operators.parse_syslog import parse_syslog
     from anabranch.operators.scale_join_bands import band
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from anabranch.operators.shapes import expand
     from anabranch.operators.shapes import filter as filter
     from anabranch.operators.shapes import map as map
-    from anabranch.operators.shared import buckets_of, shared
+    from anabranch.operators.shared import Bucket, buckets_of, shared
     from anabranch.operators.tuples import TupleOperator, partitioned, stateful, stateless
     from anabranch.operators.windows import count_window, session, sliding, tumbling
     from anabranch.planning.machine import Machine
@@ -76,8 +77,9 @@ _NAMES_BY_MODULE = {
     "io": "call collect console csv files generate jsonl memory parquet redis_stream stamped",
     "io.spark": "dataframe each_batch",
     "operators.aggregates": "count first last max mean min sum",
+    "operators.base": "Operator",
     "operators.invocation": "Invocation Reason",
-    "operators.keyed": "keyed",
+    "operators.keyed": "KeyedState keyed",
     "operators.parse": "parse_csv parse_json",
     "operators.parse_syslog": "parse_syslog",
     "operators.scale_join_bands": "band",
@@ -85,7 +87,7 @@ _NAMES_BY_MODULE = {
     "operators.schemas": "schema",
     "operators.screen": "screen",
     "operators.shapes": "expand filter map",
-    "operators.shared": "buckets_of shared",
+    "operators.shared": "Bucket buckets_of shared",
     "operators.tuples": "TupleOperator partitioned stateful stateless",
     "operators.windows": "count_window session sliding tumbling",
     "planning.machine": "Machine",
@@ -112,14 +114,17 @@ def __dir__() -> list[str]:
 # Without filter, map, max, min and sum: `from anabranch import *` hides no builtin.
 __all__ = [
     "AnabranchError",
+    "Bucket",
     "BufferLimitError",
     "BuildError",
     "DeterminismError",
     "EngineError",
     "Flow",
     "Invocation",
+    "KeyedState",
     "Machine",
     "Observation",
+    "Operator",
     "OperatorError",
     "Plan",
     "PlanError",

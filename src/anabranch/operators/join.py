@@ -93,7 +93,7 @@ class Join(Operator):
                     "cast one side",
                 )
         check_key_types(step, self.key, left)
-        duration(self.within, inputs[0].time, step)
+        duration("within", self.within, inputs[0].time, step)
         return (StreamType(self._schema(step, left, right), inputs[0].time),)
 
     def _schema(self, step: str, left: pa.Schema, right: pa.Schema) -> pa.Schema:
@@ -160,7 +160,7 @@ class JoinKernel(Kernel):
         """A running copy without state."""
         super().__init__(context)
         self._key = operator.key
-        within = duration(operator.within, context.inputs[0].time, context.step) or 0
+        within = duration("within", operator.within, context.inputs[0].time, context.step) or 0
         self._within = min(within, LAST)
         routing = context.routing or operator.key
         left, right = (

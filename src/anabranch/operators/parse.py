@@ -67,7 +67,7 @@ class Parse(Map):
 
     @staticmethod
     def _unused(batch: pa.RecordBatch) -> None:
-        """The kernel parses; there is no author's function."""
+        raise NotImplementedError("the kernel parses; there is no author's function")
 
     def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """The text column must hold texts."""

@@ -81,7 +81,7 @@ class ScaleJoin(Operator):
         left, right = (given.schema for given in inputs)
         for band in self.conditions.bands:
             check_band(step, band, left, right)
-        duration(self.within, inputs[0].time, step)
+        duration("within", self.within, inputs[0].time, step)
         schema = joined_schema(step, [], (left, right), self.suffixes)
         return (StreamType(schema, inputs[0].time),)
 
@@ -127,7 +127,7 @@ class ScaleJoinKernel(Kernel):
     def __init__(self, context: KernelContext, operator: ScaleJoin) -> None:
         """A running copy without state."""
         super().__init__(context)
-        within = duration(operator.within, context.inputs[0].time, context.step) or 0
+        within = duration("within", operator.within, context.inputs[0].time, context.step) or 0
         self._within = min(within, LAST)
         self._buckets = operator.own_buckets or 1
         left, right = (DealtRows(given.schema, self._buckets) for given in context.inputs)

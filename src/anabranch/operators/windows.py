@@ -122,7 +122,7 @@ class CountWindow(Window):
 
 def positive(step: str, what: str, value: int | timedelta, time: pa.DataType | None) -> int:
     """A length of time that is not zero."""
-    length = duration(value, time, step)
+    length = duration(what, value, time, step)
     if not length:
         raise BuildError(
             step, f"a window {what} above zero", repr(value), "give a positive length of time"
@@ -136,7 +136,7 @@ def _shift(step: str, value: int | timedelta, time: pa.DataType | None) -> int:
         backward = value < timedelta(0)
     else:
         backward = type(value) is int and value < 0
-    length = duration(-value if backward else value, time, step) or 0
+    length = duration("offset", -value if backward else value, time, step) or 0
     return -length if backward else length
 
 
