@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from anabranch.engines.handle import Result, Run
+    from anabranch.engines.measuring.planned import plan
     from anabranch.errors import (
         AnabranchError,
         BufferLimitError,
@@ -62,11 +63,12 @@ if TYPE_CHECKING:
     from anabranch.planning.machine import Machine
     from anabranch.planning.plan import Plan
     from anabranch.planning.profile import Profile
-    from anabranch.running import plan, rollback, run, start
+    from anabranch.running import rollback, run, start
     from anabranch.testing.check import check
 
 _NAMES_BY_MODULE = {
     "engines.handle": "Result Run",
+    "engines.measuring.planned": "plan",
     "errors": (
         "AnabranchError BufferLimitError BuildError DeterminismError EngineError OperatorError "
         "PlanError SchemaError SinkError SourceError StateError UnknownNameError"
@@ -93,7 +95,7 @@ _NAMES_BY_MODULE = {
     "planning.machine": "Machine",
     "planning.plan": "Plan",
     "planning.profile": "Profile",
-    "running": "plan rollback run start",
+    "running": "rollback run start",
     "testing.check": "check",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}

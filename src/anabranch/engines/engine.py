@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from anabranch.events import Event, Reconfiguration
 from anabranch.planning.machine import Machine
@@ -18,12 +18,12 @@ CHANGES = 500
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may say about a run, beside flow and plan; see `run.start`."""
+    """What a user may say about a run, beside flow and plan; see `running.start`."""
 
     checkpoint: str | os.PathLike[str] | None = None
     rows: int | None = None
     master: str | None = None
-    session: Any = None
+    session: object = None
     conf: Mapping[str, str] = field(default_factory=dict)
     machine: Machine | None = None
 

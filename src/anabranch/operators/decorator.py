@@ -129,9 +129,7 @@ def decorator(
     return decorating
 
 
-def _wrong(
-    options: list[inspect.Parameter], given: Mapping[str, object]
-) -> tuple[str, str] | None:
+def _wrong(options: list[inspect.Parameter], given: Mapping[str, object]) -> tuple[str, str] | None:
     """Return what is wrong with the names of the options given, and what to do about it."""
     known = [each.name for each in options]
     for name in given:
