@@ -17,7 +17,7 @@ from anabranch.engines.engine import Options
 from anabranch.engines.handle import Result, Run
 from anabranch.engines.listeners import Listener
 from anabranch.engines.registry import Simulated, engine_of
-from anabranch.errors import BuildError, Subject
+from anabranch.errors import BuildError, Subject, require_kind
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.directory import require_apart
@@ -65,6 +65,10 @@ def start(
     # Validate: whatever can be said without running is said now.
     require_flow(flow)
     require_apart({name: flow.graph.steps[name].body.sink for name in flow.names(Role.SINK)})
+    require_kind("plan", plan, Plan)
+    require_kind("rows", rows, int)
+    require_kind("simulated", simulated, Simulated)
+    require_kind("machine", machine, Machine)
     if plan is not None:
         plan.validate(flow)
     if rows is not None and rows < 0:

@@ -206,7 +206,7 @@ def parse_csv(
         >>> parse_csv("line", out="user: string, n: int64", separator=";").out.names
         ['user', 'n']
     """
-    if len(separator) != 1 or separator in '"\r\n':
+    if type(separator) is not str or len(separator) != 1 or separator in '"\r\n':
         raise BuildError(
             PARSE_CSV,
             "a separator of one character",

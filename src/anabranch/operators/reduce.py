@@ -44,6 +44,10 @@ class Reduce(TupleOperator):
         name = getattr(function, "__name__", "reduce")
         function_of(REDUCE, function)
         keys = key_columns(key, REDUCE)
+        if not isinstance(initial, Mapping | None):
+            raise BuildError(
+                REDUCE, "a mapping in initial=", repr(initial), "write initial={'column': value}"
+            )
         super().__init__(
             name=name,
             key=keys,

@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from anabranch.errors import BuildError, Subject
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
-from anabranch.operators.join import joined_schema
+from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, whole_of
+from anabranch.operators.join import joined_schema, suffixes_of
 from anabranch.operators.scale_join_bands import check_band
 from anabranch.operators.scale_join_pairs import Condition, Conditions, New, PairFinder
 from anabranch.operators.times import duration
@@ -63,18 +63,9 @@ class ScaleJoin(Operator):
                 "None",
                 "give within=…, a number or a timedelta",
             )
-        if len(suffixes) != 2:
-            raise BuildError(
-                JOIN_WHERE,
-                "two suffixes, for the left and the right side",
-                repr(suffixes),
-                "write suffixes=('', '_right')",
-            )
-        if buckets < 1:
-            raise BuildError(JOIN_WHERE, "at least one bucket", str(buckets), "give buckets ≥ 1")
-        self.within, self.suffixes = within, tuple(suffixes)
+        self.within, self.suffixes = within, suffixes_of(JOIN_WHERE, suffixes)
         self.conditions = Conditions.of(where)
-        self.own_buckets = buckets
+        self.own_buckets = whole_of(JOIN_WHERE, "buckets", buckets)
 
     def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """The left side's columns, then the right side's."""

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import BuildError
+from anabranch.operators.base import flag_of
 from anabranch.operators.times import duration
 from anabranch.state.positions import Ints
 
@@ -118,6 +119,7 @@ class CountWindow(Window):
             raise BuildError(
                 step, "a window of at least one tuple", repr(self.count), "give a whole number ≥ 1"
             )
+        flag_of(step, "partial", self.partial)
 
 
 def positive(step: str, what: str, value: int | timedelta, time: pa.DataType | None) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.measuring.profiling import profile_flow
+from anabranch.errors import require_kind
 from anabranch.flow import Flow
 from anabranch.planning.for_flow import as_plan, problem_for, require_flow
 from anabranch.planning.machine import Machine, with_overheads
@@ -40,6 +41,9 @@ def plan(
         1
     """
     require_flow(flow)
+    require_kind("profile", profile, Profile)
+    require_kind("machine", machine, Machine)
+    require_kind("threads", threads, int)
     if all(given is None for given in (planner, profile, machine, threads)):
         return Plan.sequential(flow)
     place = machine or Machine.of_cores(len(usable_cpus()))
