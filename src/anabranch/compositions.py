@@ -23,7 +23,7 @@ from anabranch.operators.combine import combinable, split
 from anabranch.operators.deduplicate import deduplicate
 from anabranch.operators.join import join
 from anabranch.operators.lookup import How, lookup
-from anabranch.operators.reduce import reduce
+from anabranch.operators.reduce import Fold, reduce
 from anabranch.operators.scale_join import DEFAULT_BUCKETS, scale_join
 from anabranch.operators.scale_join_pairs import Condition
 from anabranch.operators.schemas import SchemaLike
@@ -139,12 +139,12 @@ class Compositions:
     def reduce(
         self,
         name: str,
-        function: Callable[[Any, Any], dict[str, Any]],
+        function: Fold,
         *,
         key: Key | None = None,
         out: SchemaLike = None,
         emit: Emit | str = Emit.EVERY,
-        initial: Mapping[str, Any] | None = None,
+        initial: Mapping[str, object] | None = None,
     ) -> Self:
         """Fold the tuples of each key with a function from (accumulator, row) to a dict."""
         return self._applied(

@@ -38,7 +38,7 @@ class Reduce(TupleOperator):
         key: str | Sequence[str] | None,
         out: SchemaLike,
         emit: Emit,
-        initial: Mapping[str, Any] | None = None,
+        initial: Mapping[str, object] | None = None,
     ) -> None:
         """Describe; nothing runs."""
         name = getattr(function, "__name__", "reduce")
@@ -131,7 +131,7 @@ def reduce(
     *,
     out: SchemaLike = None,
     emit: Emit | str = Emit.EVERY,
-    initial: Mapping[str, Any] | None = None,
+    initial: Mapping[str, object] | None = None,
 ) -> Reduce:
     """Fold the tuples of each key, without a key those of the whole stream.
 
