@@ -103,7 +103,7 @@ class Ear:
 def measured(handle: Run, ear: Ear, plan: Plan, bench: Bench) -> float:
     """Rows a second under a plan, which is put in force first."""
     if handle.plan != plan:
-        handle.apply(plan)
+        handle.reconfigure(plan)
         while handle.plan != plan:
             handle.await_termination(0.02)
     ear.seen.clear()

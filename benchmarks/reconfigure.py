@@ -116,7 +116,7 @@ def switch(engine: LocalEngine, rng: Random, timeout_s: float = 10.0) -> tuple[f
     """One switch: when it was asked for, and how long until all was done."""
     before = len(engine.reconfigurations())
     asked = time.monotonic()
-    engine.apply(next_plan(engine.plan, rng))
+    engine.reconfigure(next_plan(engine.plan, rng))
     while len(engine.reconfigurations()) == before:
         if time.monotonic() - asked > timeout_s:
             raise AssertionError("a switch did not happen")
@@ -163,7 +163,7 @@ def imbalance(engine: LocalEngine, flow: Flow) -> float:
     """Coefficient of variation of the tuples that each of four replicas gets in some seconds."""
     before = len(engine.reconfigurations())
     even = Plan.sequential(flow).with_replicas("count", 4)
-    engine.apply(even.with_source("keys", batch_rows=BATCH_ROWS))
+    engine.reconfigure(even.with_source("keys", batch_rows=BATCH_ROWS))
     while len(engine.reconfigurations()) == before:
         time.sleep(0.01)
     time.sleep(3.0)

@@ -65,7 +65,7 @@ def run(session: Any, changes: int) -> tuple[list[Observation], list[Reconfigura
             number = event.observation.batch + 1 - loading
             if number >= 0 and number % CHANGE_EVERY == 0:
                 turn = number // CHANGE_EVERY % len(REPLICAS)
-                handle.apply(plan_of(flow, REPLICAS[turn]))
+                handle.reconfigure(plan_of(flow, REPLICAS[turn]))
 
         handle = ab.start(
             flow, plan=plan, session=session, checkpoint=Path(folder) / "c", listener=hear

@@ -68,7 +68,7 @@ def small_batches(session: object, keys: int, batches: int) -> list[tuple[float,
                 return
             seen = event.observation
             if handle.engine.rows[0] >= keys:
-                handle.apply(plan_of(flow, TOUCHED))
+                handle.reconfigure(plan_of(flow, TOUCHED))
             if seen.rows_in == TOUCHED:
                 times.append((seen.times.total_s, seen.times.state_s))
 

@@ -216,7 +216,7 @@ def test_a_bare_decorator_that_lacks_its_columns_says_where_to_declare_them(deco
 
 def test_an_unknown_setting_of_a_source_is_refused():
     flow = rows().sink("out", ab.collect())
-    with pytest.raises(PlanError, match="readers"):
+    with pytest.raises(TypeError, match="readers"):
         ab.plan(flow).with_source("s", readers=2)
 
 

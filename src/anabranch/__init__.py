@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from anabranch.engines.handle import Result, Run
+    from anabranch.engines.measuring.planned import plan
     from anabranch.errors import (
         AnabranchError,
         BufferLimitError,
@@ -44,8 +45,9 @@ if TYPE_CHECKING:
     from anabranch.operators.aggregates import max as max
     from anabranch.operators.aggregates import min as min
     from anabranch.operators.aggregates import sum as sum
+    from anabranch.operators.base import Operator
     from anabranch.operators.invocation import Invocation, Reason
-    from anabranch.operators.keyed import keyed
+    from anabranch.operators.keyed import KeyedState, keyed
     from anabranch.operators.parse import parse_csv, parse_json
     from anabranch.operators.parse_syslog import parse_syslog
     from anabranch.operators.scale_join_bands import band
@@ -55,17 +57,18 @@ if TYPE_CHECKING:
     from anabranch.operators.shapes import expand
     from anabranch.operators.shapes import filter as filter
     from anabranch.operators.shapes import map as map
-    from anabranch.operators.shared import buckets_of, shared
+    from anabranch.operators.shared import Bucket, buckets_of, shared
     from anabranch.operators.tuples import TupleOperator, partitioned, stateful, stateless
     from anabranch.operators.windows import count_window, session, sliding, tumbling
     from anabranch.planning.machine import Machine
     from anabranch.planning.plan import Plan
     from anabranch.planning.profile import Profile
-    from anabranch.running import plan, rollback, run, start
+    from anabranch.running import rollback, run, start
     from anabranch.testing.check import check
 
 _NAMES_BY_MODULE = {
     "engines.handle": "Result Run",
+    "engines.measuring.planned": "plan",
     "errors": (
         "AnabranchError BufferLimitError BuildError DeterminismError EngineError OperatorError "
         "PlanError SchemaError SinkError SourceError StateError UnknownNameError"
@@ -76,8 +79,9 @@ _NAMES_BY_MODULE = {
     "io": "call collect console csv files generate jsonl memory parquet redis_stream stamped",
     "io.spark": "dataframe each_batch",
     "operators.aggregates": "count first last max mean min sum",
+    "operators.base": "Operator",
     "operators.invocation": "Invocation Reason",
-    "operators.keyed": "keyed",
+    "operators.keyed": "KeyedState keyed",
     "operators.parse": "parse_csv parse_json",
     "operators.parse_syslog": "parse_syslog",
     "operators.scale_join_bands": "band",
@@ -85,13 +89,13 @@ _NAMES_BY_MODULE = {
     "operators.schemas": "schema",
     "operators.screen": "screen",
     "operators.shapes": "expand filter map",
-    "operators.shared": "buckets_of shared",
+    "operators.shared": "Bucket buckets_of shared",
     "operators.tuples": "TupleOperator partitioned stateful stateless",
     "operators.windows": "count_window session sliding tumbling",
     "planning.machine": "Machine",
     "planning.plan": "Plan",
     "planning.profile": "Profile",
-    "running": "plan rollback run start",
+    "running": "rollback run start",
     "testing.check": "check",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
@@ -112,14 +116,17 @@ def __dir__() -> list[str]:
 # Without filter, map, max, min and sum: `from anabranch import *` hides no builtin.
 __all__ = [
     "AnabranchError",
+    "Bucket",
     "BufferLimitError",
     "BuildError",
     "DeterminismError",
     "EngineError",
     "Flow",
     "Invocation",
+    "KeyedState",
     "Machine",
     "Observation",
+    "Operator",
     "OperatorError",
     "Plan",
     "PlanError",

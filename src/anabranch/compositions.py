@@ -16,13 +16,14 @@ from anabranch.graph import StreamType
 from anabranch.operators import shapes
 from anabranch.operators.aggregate import aggregate
 from anabranch.operators.aggregates import Aggregate
+from anabranch.operators.aggregation import Emit
 from anabranch.operators.barrier import barrier
 from anabranch.operators.base import OnError, Operator
 from anabranch.operators.combine import combinable, split
 from anabranch.operators.deduplicate import deduplicate
 from anabranch.operators.join import join
-from anabranch.operators.lookup import lookup
-from anabranch.operators.reduce import reduce
+from anabranch.operators.lookup import How, lookup
+from anabranch.operators.reduce import Fold, reduce
 from anabranch.operators.scale_join import DEFAULT_BUCKETS, scale_join
 from anabranch.operators.scale_join_pairs import Condition
 from anabranch.operators.schemas import SchemaLike
@@ -116,7 +117,7 @@ class Compositions:
         /,
         *,
         key: Key | None = None,
-        emit: str | None = None,
+        emit: Emit | str | None = None,
         window: Window | None = None,
         combine: bool | None = None,
         **functions: Aggregate,
@@ -138,12 +139,12 @@ class Compositions:
     def reduce(
         self,
         name: str,
-        function: Callable[[Any, Any], dict[str, Any]],
+        function: Fold,
         *,
         key: Key | None = None,
         out: SchemaLike = None,
-        emit: str = "every",
-        initial: Mapping[str, Any] | None = None,
+        emit: Emit | str = Emit.EVERY,
+        initial: Mapping[str, object] | None = None,
     ) -> Self:
         """Fold the tuples of each key with a function from (accumulator, row) to a dict."""
         return self._applied(
@@ -190,7 +191,7 @@ class Compositions:
         *,
         by: str,
         key: Key | None = None,
-        emit: str = "final",
+        emit: Emit | str = Emit.FINAL,
         descending: bool = True,
     ) -> Self:
         """The n rows that rank first by a column."""
@@ -201,7 +202,13 @@ class Compositions:
         return self._applied(name, lambda: deduplicate(key, within))
 
     def lookup(
-        self, name: str, table: Any, *, key: Key, how: str = "inner", columns: Key | None = None
+        self,
+        name: str,
+        table: Any,
+        *,
+        key: Key,
+        how: How | str = How.INNER,
+        columns: Key | None = None,
     ) -> Self:
         """Columns of a small table, by key: a side input.
 

@@ -177,6 +177,25 @@ def chosen(about: About, argument: str, value: object, choices: Iterable[Choice]
     raise BuildError(about, f"{argument} in {[*by_name]}", repr(value), nearest(value, by_name))
 
 
+def require_kind(argument: str, value: object, kind: type) -> None:
+    """Refuse an argument that is neither left out nor of a class.
+
+    Example:
+        >>> require_kind("step", "count", int)
+        Traceback (most recent call last):
+            ...
+        anabranch.errors.BuildError: argument 'step': expected a value of class int, got str \
+'count'; pass one, or leave it out
+    """
+    if value is not None and not isinstance(value, kind):
+        raise BuildError(
+            Subject("argument", argument),
+            f"a value of class {kind.__name__}",
+            f"{type(value).__name__} {value!r:.80}",
+            "pass one, or leave it out",
+        )
+
+
 def nearest(value: object, known: Iterable[str], otherwise: str = "choose one of those") -> str:
     """Return what to do about a name that is not among the known ones.
 

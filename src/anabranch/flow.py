@@ -16,7 +16,7 @@ from anabranch.compositions import Compositions
 from anabranch.errors import BuildError, SchemaError, Subject, chosen
 from anabranch.events import Shape, StepShape, StreamShape
 from anabranch.graph import Graph, Output, Resolved, Role, StreamType
-from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
+from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, whole_of
 from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.positions import Jumbo, Root
 
@@ -117,12 +117,8 @@ class Flow:
         self, name: str, *, buckets: int = DEFAULT_BUCKETS, order: Order | str = Order.TOTAL
     ) -> None:
         """An empty flow; `buckets` is fixed for the life of its state."""
-        if buckets < 1:
-            raise BuildError(
-                Subject("flow", name), "at least one bucket", str(buckets), "give buckets ≥ 1"
-            )
         self.order = chosen(Subject("flow", name), "order", order, Order)
-        self.name, self.buckets = name, buckets
+        self.name, self.buckets = name, whole_of(Subject("flow", name), "buckets", buckets)
         self.graph = Graph()
 
     def source(
@@ -157,6 +153,10 @@ class Flow:
     def connect(self, stream: Stream, target: str | Stream, port: int = 0) -> None:
         """Let a stream flow into a port of a step."""
         name = target if isinstance(target, str) else target.output.step
+        if not isinstance(stream, Stream):
+            raise BuildError(
+                name, "a stream", type(stream).__name__, "pass what a step of the flow returns"
+            )
         if stream.flow is not self:
             raise BuildError(
                 name,

@@ -16,18 +16,14 @@ from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.engine import Options
 from anabranch.engines.handle import Result, Run
 from anabranch.engines.listeners import Listener
-from anabranch.engines.local.places import usable_cpus
-from anabranch.engines.measuring.profiling import profile_flow
 from anabranch.engines.registry import Simulated, engine_of
-from anabranch.errors import BuildError, Subject
-from anabranch.flow import Flow, Stream
+from anabranch.errors import BuildError, Subject, require_kind
+from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.directory import require_apart
-from anabranch.planning.for_flow import as_plan, problem_for
-from anabranch.planning.machine import Machine, with_overheads
+from anabranch.planning.for_flow import require_flow
+from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
-from anabranch.planning.planners.registry import planner as find_planner
-from anabranch.planning.profile import Profile
 
 
 def start(
@@ -38,7 +34,7 @@ def start(
     checkpoint: str | os.PathLike[str] | None = None,
     rows: int | None = None,
     master: str | None = None,
-    session: Any = None,
+    session: object = None,
     conf: Mapping[str, str] | None = None,
     simulated: Simulated | None = None,
     policy: str | Policy[Any] | None = None,
@@ -67,8 +63,12 @@ def start(
             does the run no harm: the first time is noted in the journal.
     """
     # Validate: whatever can be said without running is said now.
-    _require_flow(flow)
+    require_flow(flow)
     require_apart({name: flow.graph.steps[name].body.sink for name in flow.names(Role.SINK)})
+    require_kind("plan", plan, Plan)
+    require_kind("rows", rows, int)
+    require_kind("simulated", simulated, Simulated)
+    require_kind("machine", machine, Machine)
     if plan is not None:
         plan.validate(flow)
     if rows is not None and rows < 0:
@@ -89,35 +89,22 @@ def start(
     return handle
 
 
-def plan(
+def run(
     flow: Flow,
     *,
-    planner: str | None = None,
-    profile: Profile | None = None,
+    seconds: float | None = None,
+    engine: str = "spark",
+    plan: Plan | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    rows: int | None = None,
+    master: str | None = None,
+    session: object = None,
+    conf: Mapping[str, str] | None = None,
+    simulated: Simulated | None = None,
+    policy: str | Policy[Any] | None = None,
     machine: Machine | None = None,
-    threads: int | None = None,
-) -> Plan:
-    """A plan for a flow: one replica of everything, or what a planner finds best.
-
-    Args:
-        flow: The application.
-        planner: Its name, as `anabranch plan` knows it; when left out, `exact` if anything else is
-            given, else one replica of everything.
-        profile: What its steps cost; each is run by itself on the flow's data when left out.
-        machine: Where it shall run, and what parallelism costs there; when left out, this machine,
-            where it costs nothing.
-        threads: The most threads; twice the cores and one per region when left out.
-    """
-    _require_flow(flow)
-    if all(wish is None for wish in (planner, profile, machine, threads)):
-        return Plan.sequential(flow)
-    place = machine or Machine.of_cores(len(usable_cpus()))
-    known = with_overheads(profile or profile_flow(flow), place)
-    problem = problem_for(flow, known, place, threads)
-    return as_plan(flow, find_planner(planner or "exact")(problem))
-
-
-def run(flow: Flow, *, seconds: float | None = None, **options: Any) -> Result:
+    listener: Listener | Sequence[Listener] | None = None,
+) -> Result:
     """Run a flow to its end, or for some seconds; the other options are those of `start`.
 
     Example:
@@ -126,7 +113,20 @@ def run(flow: Flow, *, seconds: float | None = None, **options: Any) -> Result:
         print(f"{result.rate_per_s:,.0f} rows a second")
         ```
     """
-    handle = start(flow, **options)
+    handle = start(
+        flow,
+        engine=engine,
+        plan=plan,
+        checkpoint=checkpoint,
+        rows=rows,
+        master=master,
+        session=session,
+        conf=conf,
+        simulated=simulated,
+        policy=policy,
+        machine=machine,
+        listener=listener,
+    )
     try:
         handle.await_termination(seconds)
     finally:
@@ -140,18 +140,5 @@ def rollback(flow: Flow, checkpoint: str | os.PathLike[str], version: int) -> No
     For recovery by hand, while no run uses the checkpoint: an error about a damaged file says which
     version is whole. Output of later versions goes when that run opens its sinks.
     """
-    _require_flow(flow)
+    require_flow(flow)
     Checkpoint.open(checkpoint, flow).rollback(version)
-
-
-def _require_flow(flow: object) -> None:
-    if isinstance(flow, Flow):
-        return
-    remedy = "build one with ab.Flow(name), and pass that"
-    if isinstance(flow, Stream):
-        remedy = "pass the flow that the stream belongs to"
-    elif callable(flow):
-        remedy = "call the function that builds it"
-    raise BuildError(
-        Subject("argument", "flow"), "a Flow", f"{type(flow).__name__} {flow!r:.80}", remedy
-    )

@@ -106,7 +106,7 @@ class ScriptedRun:
     journal: list[Decision] = field(default_factory=list)
     _wish: Plan | None = None
 
-    def apply(self, plan: Plan) -> None:
+    def reconfigure(self, plan: Plan) -> None:
         """Take a wish; it is in force in the next second."""
         if self.refuses(plan):
             raise RuntimeError("no such place")

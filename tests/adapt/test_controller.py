@@ -132,7 +132,7 @@ def test_a_plan_that_never_comes_is_given_up(flow: Flow) -> None:
     wider = run.plan.with_replicas("count", 2)
     controller = run.tuned_by(Wish((wider,)))
     wishes: list[Plan] = []
-    run.apply = wishes.append  # type: ignore[method-assign]
+    run.reconfigure = wishes.append  # type: ignore[method-assign]
     run.go(controller, 60)
     assert wishes == [wider, run.plan]
     assert outcomes(run) == ["tried", "failed"]

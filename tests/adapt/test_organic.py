@@ -374,7 +374,7 @@ class TestWhatGoesWrong:
         run = run_in(FLOW, PLAN, lambda now: steady(now, 1000.0))
         controller = run.tuned_by(PAPER)
         run.go(controller, 1)
-        run.apply(PLAN.with_replicas("a", 3))
+        run.reconfigure(PLAN.with_replicas("a", 3))
         run.go(controller, 3, start=1)
         assert [shape(plan, "a") for plan in run.plans] == [((3,), 3), ((2, 1), 3), ((3,), 4)]
 

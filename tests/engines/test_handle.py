@@ -78,7 +78,7 @@ def test_a_plan_that_comes_after_the_end_changes_nothing_and_is_noted() -> None:
     run = ab.start(flow, engine="local")
     run.await_termination(60)
     before = run.plan
-    run.apply(Plan.sequential(flow).with_replicas("half", 2))
+    run.reconfigure(Plan.sequential(flow).with_replicas("half", 2))
     assert run.plan == before
     assert "after the end" in run.decisions[-1].why
     assert run.decisions[-1] in run.result().decisions
@@ -145,7 +145,7 @@ def test_an_engine_remembers_the_newest_plan_changes(
 
     with ab.start(flow, engine=engine, plan=ab.plan(flow), listener=hear) as run:
         for replicas in (2, 3, 4):
-            run.apply(run.plan.with_replicas("same", replicas))
+            run.reconfigure(run.plan.with_replicas("same", replicas))
             while len(changes) < replicas - 1:
                 run.await_termination(0.01)
         assert run.reconfigurations == changes[1:]

@@ -106,7 +106,7 @@ def test_a_plan_change_reads_no_table():
     with ab.start(flow, engine="local", plan=plan) as run:
         for replicas in (2, 3, 1, 2):
             before = len(run.reconfigurations)
-            run.apply(plan.with_replicas("code", replicas))
+            run.reconfigure(plan.with_replicas("code", replicas))
             while run.is_active and len(run.reconfigurations) == before:
                 run.await_termination(0.005)
         run.await_termination(60)

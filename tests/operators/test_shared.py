@@ -72,7 +72,7 @@ def test_an_exception_names_the_bucket():
 
 
 def test_there_is_at_least_one_bucket():
-    with pytest.raises(BuildError, match="at least one bucket"):
+    with pytest.raises(BuildError, match="at least 1 in buckets="):
         shared(out="x: int64", buckets=0)(lambda batch, bucket: None)
 
 

@@ -29,8 +29,8 @@ def test_word_count_on_spark_agrees_with_the_sequential_run(monkeypatch, tmp_pat
 
     def start(*arguments, **options):
         handle = whole(*arguments, **options)
-        apply = handle.apply
-        handle.apply = lambda plan: (changes.append(plan), apply(plan))[1]
+        reconfigure = handle.reconfigure
+        handle.reconfigure = lambda plan: (changes.append(plan), reconfigure(plan))[1]
         return handle
 
     monkeypatch.setattr(on_engine, "start", start)

@@ -20,7 +20,7 @@ class ScriptedRun:
         self.clock, self.plan, self.hear, self.stopped = clock, plan, hear, False
         self.batches = []
 
-    def apply(self, plan):
+    def reconfigure(self, plan):
         self.plan = plan
 
     def await_termination(self, timeout_s):

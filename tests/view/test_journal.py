@@ -28,7 +28,9 @@ def events():
     heard = []
     flow = word_count.build(rows=20_000)
     run = ab.start(flow, engine="local", policy="none", listener=heard.append)
-    run.apply(run.plan.with_replicas("count", 2 if run.plan.region("count").replicas == 1 else 1))
+    run.reconfigure(
+        run.plan.with_replicas("count", 2 if run.plan.region("count").replicas == 1 else 1)
+    )
     run.hear(Decision(0.0, "by hand", Kind.NOTED, "as told"))
     run.await_termination()
     return heard

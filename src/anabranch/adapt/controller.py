@@ -38,8 +38,8 @@ class Runner(Protocol):
     def plan(self) -> Plan:
         """The plan in force."""
 
-    def apply(self, plan: Plan) -> None:
-        """Wish for another plan."""
+    def reconfigure(self, plan: Plan) -> None:
+        """Request another plan."""
 
 
 class Controller:
@@ -198,7 +198,7 @@ class Controller:
     def _wish_for(self, plan: Plan) -> Exception | None:
         """Tell the engine; what it raises is no reason to stop the stream."""
         try:
-            self._runner.apply(plan)
+            self._runner.reconfigure(plan)
         except Exception as error:
             return error
         self._wish, self._waited = None if plan == self._runner.plan else plan, 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from anabranch.adapt.seen import Seen
 from anabranch.planning.plan import Plan
@@ -78,6 +78,7 @@ class Trial:
     proposal: Proposal
 
 
+@runtime_checkable
 class Policy(Protocol[Memory]):
     """Finds the next plan.
 

@@ -12,6 +12,7 @@ from anabranch.adapt.registry import policy as find_policy
 from anabranch.adapt.seen import Limits
 from anabranch.adapt.topology import Topology
 from anabranch.engines.engine import Engine
+from anabranch.errors import BuildError, Subject
 from anabranch.events import Decision, Event, Kind, Observed, RunStarted
 from anabranch.flow import Flow
 from anabranch.planning.models.model import Model
@@ -78,6 +79,13 @@ def chosen(wish: str | Policy[Any] | None, planned: bool) -> Policy[Any] | None:
     """The policy that a user means: by default none where a plan was given, else `auto`."""
     if wish is None:
         wish = NONE if planned else DEFAULT
+    if not isinstance(wish, str | Policy):
+        raise BuildError(
+            Subject("argument", "policy"),
+            "the name of a policy, or a Policy",
+            f"{type(wish).__name__} {wish!r:.80}",
+            "write policy='auto', for example",
+        )
     if not isinstance(wish, str):
         return wish
     return None if wish == NONE else find_policy(wish)

@@ -37,10 +37,11 @@ from anabranch.apps.parts.summary import AppSummary, Condensed, distinct, greate
 from anabranch.apps.parts.wanted import described
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
-from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
+from anabranch.operators.base import Operator
+from anabranch.operators.keyed import KeyedState, keyed
 from anabranch.operators.runs import Runs
 from anabranch.operators.screen import screen
-from anabranch.operators.shapes import Map, map
+from anabranch.operators.shapes import map
 from anabranch.state.positions import Ints
 
 SOURCES = ("trades", "quotes")
@@ -135,7 +136,7 @@ def worthless(batch: pa.RecordBatch) -> pa.Array:
     return why
 
 
-def sums_of_last(window: int) -> KeyedBatch:
+def sums_of_last(window: int) -> Operator:
     """The step: what the last trades of a ticker were worth, and how many shares they moved.
 
     The worth and the shares of the trades before are the state, one column for each of them.
@@ -177,7 +178,7 @@ def average(batch: pa.RecordBatch) -> dict[str, Any]:
     return {"vwap": price, "ask": nothing, "size": nothing}
 
 
-def asked(like: pa.Schema) -> Map:
+def asked(like: pa.Schema) -> Operator:
     """The step: a quote in the columns of an average."""
 
     @map(out=like)

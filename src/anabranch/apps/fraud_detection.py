@@ -30,7 +30,8 @@ from anabranch.apps.parts.recent import Recent
 from anabranch.apps.parts.summary import AppSummary, Condensed, distinct, grouped
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
-from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
+from anabranch.operators.base import Operator
+from anabranch.operators.keyed import KeyedState, keyed
 from anabranch.operators.runs import Runs
 from anabranch.operators.screen import screen
 
@@ -69,7 +70,7 @@ def unknown_type(batch: pa.RecordBatch) -> pa.Array:
     return pc.if_else(known, pa.scalar(None, pa.string()), said)
 
 
-def predictor(window: int, threshold: float) -> KeyedBatch:
+def predictor(window: int, threshold: float) -> Operator:
     """The step that gives each transaction its score."""
     missed = np.zeros((len(TYPES) + 1,) * 2, np.int64)
     missed[1:, 1:] = CERTAIN - LIKELY

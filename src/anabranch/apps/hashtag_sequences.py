@@ -24,7 +24,8 @@ from anabranch.apps.parts.summary import AppSummary, Condensed, grouped
 from anabranch.apps.parts.tweets import hashtags_in, words
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory
-from anabranch.operators.shared import Bucket, Shared, buckets_of, shared
+from anabranch.operators.base import Operator
+from anabranch.operators.shared import Bucket, buckets_of, shared
 
 SEQUENCE = ("wake", "up", "world")
 FILLERS = ("coffee", "rain", "monday", "train", "late", "again", "sun")
@@ -43,7 +44,7 @@ def of_its_hashtags(batch: pa.RecordBatch, buckets: int) -> tuple[pa.Array, Any]
     return pc.list_parent_indices(tags), buckets_of(pc.list_flatten(tags), buckets)
 
 
-def sequences(wanted: Sequence[str], buckets: int) -> Shared:
+def sequences(wanted: Sequence[str], buckets: int) -> Operator:
     """The step: emits a hashtag and its count each time the sequence is complete."""
 
     @shared(out="hashtag: string, n: int64", buckets=buckets, filter=of_its_hashtags)

@@ -40,7 +40,8 @@ from anabranch.apps.parts.ssh_log import BREAK_INS, LAST_DAY, attempts, log_line
 from anabranch.apps.parts.summary import AppSummary, Condensed, distinct, first
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
-from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
+from anabranch.operators.base import Operator
+from anabranch.operators.keyed import KeyedState, keyed
 from anabranch.operators.local_times import UTC_NAME
 from anabranch.operators.parse_syslog import parse_syslog
 from anabranch.operators.runs import Runs
@@ -56,7 +57,7 @@ def each_attempt(batch: pa.RecordBatch) -> tuple[dict[str, Any], Ints]:
     return {}, np.repeat(np.arange(batch.num_rows), batch["n"].to_numpy())
 
 
-def ranges(failures: int) -> KeyedBatch:
+def ranges(failures: int) -> Operator:
     """By host: logins and every n-th failure, each with the time of the n-th failure from the last.
 
     Rows without n failures before them, or as the n-th, have no range and are left out.

@@ -38,9 +38,10 @@ from anabranch.apps.parts.summary import AppSummary, Condensed, grouped
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators import aggregates
+from anabranch.operators.base import Operator
 from anabranch.operators.local_times import UTC_NAME
 from anabranch.operators.parse_syslog import parse_syslog
-from anabranch.operators.shapes import Expand, expand
+from anabranch.operators.shapes import expand
 from anabranch.operators.windows import tumbling
 from anabranch.state.positions import Ints
 
@@ -48,7 +49,7 @@ FAILURE = r"Failed |authentication failures?;"
 SHOWN = 10
 
 
-def failure_parser(pam: bool) -> Expand:
+def failure_parser(pam: bool) -> Operator:
     """Messages of failed attempts into the host that failed and the user that it named, each."""
 
     @expand(out="rhost: string, user: string", keeps="ts")

@@ -46,12 +46,13 @@ from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, parquet
 from anabranch.operators.aggregates import count, mean
+from anabranch.operators.base import Operator
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.parse import parse_json
 from anabranch.operators.screen import screen
-from anabranch.operators.shapes import Expand, Filter, expand
+from anabranch.operators.shapes import Filter, expand
 from anabranch.operators.shared import buckets_of
-from anabranch.operators.tuples import FunctionOperator, partitioned, stateful
+from anabranch.operators.tuples import partitioned, stateful
 from anabranch.operators.windows import sliding
 
 TWEETS = 159_620  # in the paper's file, which is of three weeks
@@ -267,7 +268,7 @@ def lexicon() -> dict[str, int]:
     return {word: int(valence) for word, valence in pairs if " " not in word}
 
 
-def sentiment() -> Expand:
+def sentiment() -> Operator:
     """The step: the score of each English tweet; the others end here."""
     valences = lexicon()
     known, worth = pa.array(valences), np.array(list(valences.values()))
@@ -281,7 +282,7 @@ def sentiment() -> Expand:
     return score
 
 
-def hashtags(parts: int) -> Expand:
+def hashtags(parts: int) -> Operator:
     """The step: each hashtag of each tweet, in small letters, and the part that it belongs to."""
 
     @expand(out="hashtag: string, part: int64")
@@ -322,7 +323,7 @@ def _changes(values: Numbers) -> Numbers:
     return np.append(True, values[1:] != values[:-1])
 
 
-def intermediate_ranking(top: int) -> FunctionOperator:
+def intermediate_ranking(top: int) -> Operator:
     """The step: of each part of the hashtags, those that came most often in a window."""
 
     @partitioned(key="part", out=f"part: int64, {RANKED}", timers=True)
@@ -332,7 +333,7 @@ def intermediate_ranking(top: int) -> FunctionOperator:
     return rank_part
 
 
-def total_ranking(top: int) -> FunctionOperator:
+def total_ranking(top: int) -> Operator:
     """The step: of what the parts found, those that came most often in a window."""
 
     @stateful(out=RANKED, timers=True)

@@ -26,9 +26,10 @@ from anabranch.apps.parts.inputs import Input, paths_of, read_rows
 from anabranch.apps.parts.summary import AppSummary, Condensed, greatest
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
-from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
+from anabranch.operators.base import Operator
+from anabranch.operators.keyed import KeyedState, keyed
 from anabranch.operators.runs import Runs
-from anabranch.operators.shapes import Map, map
+from anabranch.operators.shapes import map
 
 SHOWN = 5
 WINDOW = 1000
@@ -56,7 +57,7 @@ def parser(batch: pa.RecordBatch) -> dict[str, Any]:
     return {"parts": pa.array(parts, mask=~valid)}
 
 
-def moving_average(window: int) -> KeyedBatch:
+def moving_average(window: int) -> Operator:
     """The step that sets beside each reading the average of its sensor's last ones."""
 
     @keyed(key="device", state="last: large_binary", out="average: double", keeps=READINGS.names)
@@ -116,7 +117,7 @@ class Series:
         return kept
 
 
-def spike_detection(threshold: float) -> Map:
+def spike_detection(threshold: float) -> Operator:
     """The step that compares each reading with the average."""
 
     @map(out="spike: bool", keeps="*")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from anabranch.events import Event, Reconfiguration
 from anabranch.planning.machine import Machine
@@ -18,12 +18,12 @@ CHANGES = 500
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may say about a run, beside flow and plan; see `run.start`."""
+    """What a user may say about a run, beside flow and plan; see `running.start`."""
 
     checkpoint: str | os.PathLike[str] | None = None
     rows: int | None = None
     master: str | None = None
-    session: Any = None
+    session: object = None
     conf: Mapping[str, str] = field(default_factory=dict)
     machine: Machine | None = None
 
@@ -35,9 +35,9 @@ class Engine(Protocol):
 
     - *The meaning.* Whatever the plan, its changes and the batching: the results of the sequential
       run, in the order that the flow promises.
-    - *Whole switches.* `apply` validates, refuses by name what the engine cannot do, and puts the
-      plan in force at an exact position, whole or not at all; a newer wish supersedes a pending
-      one.
+    - *Whole switches.* `reconfigure` validates, refuses by name what the engine cannot do, and puts
+      the plan in force at an exact position, whole or not at all; a newer request supersedes a
+      pending one.
     - *Exactly once.* After a kill at any instant, a run that goes on from the same checkpoint
       leaves in the sinks what an undisturbed one would have written.
     - *A clean end.* `stop` fires nothing: only the end of bounded sources closes ports.
@@ -73,8 +73,8 @@ class Engine(Protocol):
     def caught_up(self) -> bool | None:
         """Whether all that could be read is visible; None where only observations tell."""
 
-    def apply(self, plan: Plan) -> None:
-        """Wish for another plan."""
+    def reconfigure(self, plan: Plan) -> None:
+        """Request another plan."""
 
     def reconfigurations(self) -> list[Reconfiguration]:
         """The newest plan changes, as many as `CHANGES`."""

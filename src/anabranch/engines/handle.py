@@ -193,13 +193,13 @@ class Run:
         """The newest decisions of the policy, and why, oldest first."""
         return list(self._journal)
 
-    def apply(self, plan: Plan) -> None:
-        """Wish for another plan; it is in force at the next exact position.
+    def reconfigure(self, plan: Plan) -> None:
+        """Request another plan; it is in force at the next exact position.
 
         A plan that is no plan for this flow is refused. One that comes after the end changes
         nothing, which is noted in the journal: nobody can know that a run ends this moment.
         """
-        self.engine.apply(plan)
+        self.engine.reconfigure(plan)
         if not self.is_active:
             why = "a plan was wished for after the end, and changes nothing"
             self._journal.append(Decision(self.engine.seconds, BY_HAND, Kind.NOTED, why))

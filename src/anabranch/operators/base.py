@@ -41,9 +41,29 @@ def on_error_of(about: About, value: OnError | str) -> OnError:
 
 def function_of(about: About, function: Made) -> Made:
     """The author's function, if it is one."""
+    if isinstance(function, Operator):
+        got = f"an operator ({type(function).__name__})"
+        raise BuildError(about, "a function", got, "put it into the stream with .apply(…)")
     if not callable(function):
         raise BuildError(about, "a function", repr(function), "pass the function itself")
     return function
+
+
+def whole_of(about: About, argument: str, value: int) -> int:
+    """Return the whole number that a user gave, which must be at least 1."""
+    if type(value) is not int or value < 1:
+        expected = f"a whole number of at least 1 in {argument}="
+        raise BuildError(about, expected, repr(value), f"write {argument}=1, for example")
+    return value
+
+
+def flag_of(about: About, argument: str, value: bool) -> bool:
+    """Return the truth value that a user gave."""
+    if not isinstance(value, bool):
+        raise BuildError(
+            about, f"True or False in {argument}=", repr(value), f"write {argument}=True"
+        )
+    return value
 
 
 class SkippedAt(NamedTuple):

@@ -8,39 +8,74 @@ parentheses. Any other use is an error that shows the right form.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from anabranch.errors import BuildError, Subject, nearest
+from anabranch.operators.base import Operator, function_of
 from anabranch.operators.looks import shortened
 
-F_contra = TypeVar("F_contra", contravariant=True)
-Op_co = TypeVar("Op_co", covariant=True)
-P = ParamSpec("P")
+Given = ParamSpec("Given")
+Options = ParamSpec("Options")
+Returned = TypeVar("Returned")
 
 
-class Decorator(Protocol[F_contra, P, Op_co]):
-    """A decorator; called with the function at once, or with its options first."""
+class Decorated(Operator, Generic[Given, Returned]):
+    """An operator that is made of a function, and is called as that function.
+
+    Example:
+        >>> from anabranch.operators.shapes import map
+        >>> @map(out="length: int64")
+        ... def measure(batch):
+        ...     return {"length": [len(word) for word in batch["word"]]}
+        >>> measure({"word": ["rain", "sun"]})
+        {'length': [4, 3]}
+    """
+
+    def __init__(self, function: Callable[Given, Returned]) -> None:
+        """Describe; nothing runs."""
+        self.__name__ = getattr(function, "__name__", type(self).__name__)
+        self.function = function_of(Subject("operator", self.__name__), function)
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function  # where `inspect`, `help` and notebooks find the signature
+
+    def __call__(self, *args: Given.args, **kwargs: Given.kwargs) -> Returned:
+        """Return what the author's function returns, as in a unit test of it."""
+        return self.function(*args, **kwargs)
+
+
+class Decorator(Protocol[Given, Options]):
+    """A decorator; called with the function at once, or with its options first.
+
+    `Given` are the parameters that the author's function must have, `Options` those by name.
+    """
 
     @overload
-    def __call__(self, function: F_contra, /, *args: P.args, **options: P.kwargs) -> Op_co: ...
+    def __call__(
+        self,
+        function: Callable[Given, Returned],
+        /,
+        *args: Options.args,
+        **options: Options.kwargs,
+    ) -> Decorated[Given, Returned]: ...
 
     @overload
-    def __call__(self, *args: P.args, **options: P.kwargs) -> Callable[[F_contra], Op_co]: ...
+    def __call__(
+        self, *args: Options.args, **options: Options.kwargs
+    ) -> Callable[[Callable[Given, Returned]], Decorated[Given, Returned]]: ...
 
 
 def decorator(
-    form: str, also: Sequence[str] = ()
+    form: str,
 ) -> Callable[
-    [Callable[Concatenate[F_contra, P], Op_co]],
-    Decorator[F_contra, P, Op_co],
+    [Callable[Concatenate[Callable[Given, Any], Options], Decorated[..., Any]]],
+    Decorator[Given, Options],
 ]:
     """Turn a function that makes an operator into a decorator.
 
     Args:
         form: How the decorator is used, for errors.
-        also: Options that the function takes beside those that its signature names.
 
     Example:
         >>> @decorator("@named(prefix='…')")
@@ -60,8 +95,8 @@ def decorator(
     """
 
     def decorating(
-        make: Callable[Concatenate[F_contra, P], Op_co],
-    ) -> Decorator[F_contra, P, Op_co]:
+        make: Callable[Concatenate[Callable[Given, Any], Options], Decorated[..., Any]],
+    ) -> Decorator[Given, Options]:
         name = getattr(make, "__name__", "decorator")
         _, *options = inspect.signature(make).parameters.values()
 
@@ -70,12 +105,17 @@ def decorator(
 
         @wraps(make)
         def decorate(*positional: Any, **given: Any) -> Any:
-            if wrong_option := _wrong(options, also, given):
+            if wrong_option := _wrong(options, given):
                 raise wrong(*wrong_option)
             if len(positional) > 1:
                 raise wrong(f"{shortened(positional[1])} by position", "give options by name")
 
             def made(function: Any) -> Any:
+                if isinstance(function, Operator):
+                    raise wrong(
+                        f"an operator ({type(function).__name__}) in place of a function",
+                        "decorate a function once",
+                    )
                 if not callable(function):
                     raise wrong(
                         f"{shortened(function)} in place of a function", "give options by name"
@@ -84,22 +124,19 @@ def decorator(
 
             return made(*positional) if positional else made
 
-        return cast(Decorator[F_contra, P, Op_co], decorate)
+        return cast(Decorator[Given, Options], decorate)
 
     return decorating
 
 
-def _wrong(
-    options: list[inspect.Parameter], also: Sequence[str], given: Mapping[str, object]
-) -> tuple[str, str] | None:
+def _wrong(options: list[inspect.Parameter], given: Mapping[str, object]) -> tuple[str, str] | None:
     """Return what is wrong with the names of the options given, and what to do about it."""
-    named = [each for each in options if each.kind is inspect.Parameter.KEYWORD_ONLY]
-    known = [*(each.name for each in named), *also]
+    known = [each.name for each in options]
     for name in given:
         if name not in known:
             remedy = nearest(name, known, f"choose among {known}") if known else "leave it out"
             return f"an option {name!r}", remedy
-    for each in named:
+    for each in options:
         if each.default is each.empty and each.name not in given:
             return f"no {each.name}=", "add it"
     return None

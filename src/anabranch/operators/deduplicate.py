@@ -35,7 +35,7 @@ class Deduplicate(Operator):
         """The same columns."""
         given = inputs[0]
         check_key_types(step, self.key, given.schema)
-        duration(self.within, given.time, step)
+        duration("within", self.within, given.time, step)
         return (StreamType(given.schema, given.time),)
 
     def keeps(self, given: pa.Schema) -> frozenset[str]:
@@ -55,7 +55,7 @@ class DeduplicateKernel(Kernel):
         super().__init__(context)
         given = context.inputs[0]
         self._key = operator.key
-        within = duration(operator.within, given.time, context.step)
+        within = duration("within", operator.within, given.time, context.step)
         self._within = None if within is None else min(within, LAST)
         self._swept = FIRST
         self._store = TableStore(

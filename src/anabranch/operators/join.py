@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.errors import BuildError, SchemaError, Subject
+from anabranch.errors import About, BuildError, SchemaError, Subject
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.key_types import required_key
@@ -52,13 +52,6 @@ class Join(Operator):
                 repr(how),
                 "join inner; for one-sided results keep the streams apart",
             )
-        if len(suffixes) != 2:
-            raise BuildError(
-                JOIN,
-                "two suffixes, for the left and the right side",
-                repr(suffixes),
-                "write suffixes=('', '_right')",
-            )
         if within is None:
             raise BuildError(
                 JOIN,
@@ -66,7 +59,7 @@ class Join(Operator):
                 "None",
                 "give within=…, a number or a timedelta",
             )
-        self.within, self.how, self.suffixes = within, how, tuple(suffixes)
+        self.within, self.how, self.suffixes = within, how, suffixes_of(JOIN, suffixes)
 
     def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """A key missing on one side gets its own advice: rename."""
@@ -93,7 +86,7 @@ class Join(Operator):
                     "cast one side",
                 )
         check_key_types(step, self.key, left)
-        duration(self.within, inputs[0].time, step)
+        duration("within", self.within, inputs[0].time, step)
         return (StreamType(self._schema(step, left, right), inputs[0].time),)
 
     def _schema(self, step: str, left: pa.Schema, right: pa.Schema) -> pa.Schema:
@@ -112,6 +105,19 @@ class Join(Operator):
     def kernel(self, context: KernelContext) -> Kernel:
         """A running copy."""
         return JoinKernel(context, self)
+
+
+def suffixes_of(about: About, suffixes: object) -> tuple[str, ...]:
+    """Return what is added to the names that both sides have, if it is two texts."""
+    found = tuple(suffixes) if isinstance(suffixes, tuple | list) else ()
+    if len(found) != 2 or not all(isinstance(suffix, str) for suffix in found):
+        raise BuildError(
+            about,
+            "two texts in suffixes=, for the left and the right side",
+            repr(suffixes),
+            "write suffixes=('', '_right')",
+        )
+    return found
 
 
 def joined_schema(
@@ -160,7 +166,7 @@ class JoinKernel(Kernel):
         """A running copy without state."""
         super().__init__(context)
         self._key = operator.key
-        within = duration(operator.within, context.inputs[0].time, context.step) or 0
+        within = duration("within", operator.within, context.inputs[0].time, context.step) or 0
         self._within = min(within, LAST)
         routing = context.routing or operator.key
         left, right = (

@@ -85,7 +85,7 @@ class KeyedState:
 KeyedFunction = Callable[[pa.RecordBatch, KeyedState], Any]
 
 
-class KeyedBatch(BatchOperator):
+class KeyedBatch(BatchOperator[[pa.RecordBatch, KeyedState]]):
     """A function of (batch, state) with columnar state per key."""
 
     state = StateKind.PARTITIONED
@@ -100,7 +100,7 @@ class KeyedBatch(BatchOperator):
         on_error: OnError | str = OnError.FAIL,
     ) -> None:
         """Describe; nothing runs."""
-        super().__init__(function, out, keeps, on_error)  # type: ignore[arg-type]
+        super().__init__(function, out, keeps, on_error)
         about = Subject("operator", self.__name__)
         self.key = key_columns(key, about)
         self.values = schema(state, about)
@@ -117,7 +117,7 @@ class KeyedBatch(BatchOperator):
         self, step: str, batch: pa.RecordBatch, state: KeyedState
     ) -> tuple[pa.RecordBatch, Ints | None]:
         """Call the author's function; a tuple is (columns, parents), else rows in = rows out."""
-        result = self.function(batch, state)  # type: ignore[call-arg]
+        result = self.function(batch, state)
         if isinstance(result, tuple):
             columns = to_batch(step, result[0], self.out, None)
             return columns, to_parents(step, result[1], batch.num_rows, columns)

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.errors import BuildError, SchemaError, Subject, nearest
+from anabranch.errors import BuildError, SchemaError, Subject, chosen
 from anabranch.graph import StreamType
 from anabranch.operators.base import Kernel, KernelContext
 from anabranch.operators.key_types import required_key
-from anabranch.operators.schemas import check_key_types, columns_of
+from anabranch.operators.schemas import check_key_types, column_names, columns_of
 from anabranch.operators.shapes import BatchKernel, Expand
 from anabranch.state.positions import Ints
 from anabranch.state.row_segment import Segment, key_hashes, same_keys
 
 _CHUNK_ROWS = 1 << 16
 LOOKUP = Subject("operator", "lookup")
-HOW = ("inner", "left")
+
+
+class How(Enum):
+    """What becomes of a tuple whose key the table lacks: it is dropped, or gets nulls."""
+
+    INNER = "inner"
+    LEFT = "left"
 
 
 class Lookup(Expand):
@@ -31,21 +38,19 @@ class Lookup(Expand):
         self,
         table: Any,
         key: str | Sequence[str],
-        how: str = "inner",
+        how: How | str = How.INNER,
         columns: str | Sequence[str] | None = None,
     ) -> None:
         """Describe; the table is read when the first kernel of a process starts."""
         self.key_names = required_key(LOOKUP, key)
-        if how not in HOW:
-            raise BuildError(LOOKUP, f"how in {[*HOW]}", repr(how), nearest(how, HOW))
-        self.table, self.how = table, how
+        self.table, self.how = table, chosen(LOOKUP, "how", how, How)
         given = _schema(table)
         check_key_types(LOOKUP, self.key_names, given)
         if columns is None:
             columns = [name for name in given.names if name not in self.key_names]
-        chosen = (columns,) if isinstance(columns, str) else tuple(columns)
-        columns_of(LOOKUP, chosen, given)
-        super().__init__(self._match, pa.schema([given.field(n) for n in chosen]), keeps="*")
+        added = column_names(columns, "columns", LOOKUP)
+        columns_of(LOOKUP, added, given)
+        super().__init__(self._match, pa.schema([given.field(n) for n in added]), keeps="*")
         self.__name__, self.__doc__ = "lookup", type(self).__doc__
         self._keys = pa.schema([given.field(n) for n in self.key_names])
         self._index: Segment | None = None
@@ -98,7 +103,7 @@ class Lookup(Expand):
         if same is not None:
             mine, theirs = mine[same], theirs[same]
         parents, matches = probe.rows.take(mine), self._index.rows.take(theirs)
-        if self.how == "left":
+        if self.how is How.LEFT:
             lone = np.ones(batch.num_rows, np.bool_)
             lone[parents] = False
             parents = np.concatenate([parents, np.flatnonzero(lone)])
@@ -140,12 +145,12 @@ def _load(table: Any, names: Sequence[str]) -> pa.RecordBatch:
         table = table.to_table()
     elif not isinstance(table, pa.Table):
         table = _read(table)
-    chosen = table.select(list(dict.fromkeys(names))).combine_chunks()
-    batches = chosen.to_batches()
+    selected = table.select(list(dict.fromkeys(names))).combine_chunks()
+    batches = selected.to_batches()
     if batches:
         return pa.concat_batches(batches)
-    arrays = [pa.array([], f.type) for f in chosen.schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=chosen.schema)
+    arrays = [pa.array([], f.type) for f in selected.schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=selected.schema)
 
 
 def _read(source: Any) -> pa.Table:
@@ -162,7 +167,7 @@ def _read(source: Any) -> pa.Table:
 def lookup(
     table: Any,
     key: str | Sequence[str],
-    how: str = "inner",
+    how: How | str = How.INNER,
     columns: str | Sequence[str] | None = None,
 ) -> Lookup:
     """Add columns of a table that does not change while the flow runs.

@@ -67,7 +67,7 @@ class Parse(Map):
 
     @staticmethod
     def _unused(batch: pa.RecordBatch) -> None:
-        """The kernel parses; there is no author's function."""
+        raise NotImplementedError("the kernel parses; there is no author's function")
 
     def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """The text column must hold texts."""
@@ -206,7 +206,7 @@ def parse_csv(
         >>> parse_csv("line", out="user: string, n: int64", separator=";").out.names
         ['user', 'n']
     """
-    if len(separator) != 1 or separator in '"\r\n':
+    if type(separator) is not str or len(separator) != 1 or separator in '"\r\n':
         raise BuildError(
             PARSE_CSV,
             "a separator of one character",

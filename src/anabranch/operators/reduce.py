@@ -38,12 +38,16 @@ class Reduce(TupleOperator):
         key: str | Sequence[str] | None,
         out: SchemaLike,
         emit: Emit,
-        initial: Mapping[str, Any] | None = None,
+        initial: Mapping[str, object] | None = None,
     ) -> None:
         """Describe; nothing runs."""
         name = getattr(function, "__name__", "reduce")
         function_of(REDUCE, function)
         keys = key_columns(key, REDUCE)
+        if not isinstance(initial, Mapping | None):
+            raise BuildError(
+                REDUCE, "a mapping in initial=", repr(initial), "write initial={'column': value}"
+            )
         super().__init__(
             name=name,
             key=keys,
@@ -127,7 +131,7 @@ def reduce(
     *,
     out: SchemaLike = None,
     emit: Emit | str = Emit.EVERY,
-    initial: Mapping[str, Any] | None = None,
+    initial: Mapping[str, object] | None = None,
 ) -> Reduce:
     """Fold the tuples of each key, without a key those of the whole stream.
 

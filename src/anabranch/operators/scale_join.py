@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from anabranch.errors import BuildError, Subject
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
-from anabranch.operators.join import joined_schema
+from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, whole_of
+from anabranch.operators.join import joined_schema, suffixes_of
 from anabranch.operators.scale_join_bands import check_band
 from anabranch.operators.scale_join_pairs import Condition, Conditions, New, PairFinder
 from anabranch.operators.times import duration
@@ -63,25 +63,16 @@ class ScaleJoin(Operator):
                 "None",
                 "give within=…, a number or a timedelta",
             )
-        if len(suffixes) != 2:
-            raise BuildError(
-                JOIN_WHERE,
-                "two suffixes, for the left and the right side",
-                repr(suffixes),
-                "write suffixes=('', '_right')",
-            )
-        if buckets < 1:
-            raise BuildError(JOIN_WHERE, "at least one bucket", str(buckets), "give buckets ≥ 1")
-        self.within, self.suffixes = within, tuple(suffixes)
+        self.within, self.suffixes = within, suffixes_of(JOIN_WHERE, suffixes)
         self.conditions = Conditions.of(where)
-        self.own_buckets = buckets
+        self.own_buckets = whole_of(JOIN_WHERE, "buckets", buckets)
 
     def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """The left side's columns, then the right side's."""
         left, right = (given.schema for given in inputs)
         for band in self.conditions.bands:
             check_band(step, band, left, right)
-        duration(self.within, inputs[0].time, step)
+        duration("within", self.within, inputs[0].time, step)
         schema = joined_schema(step, [], (left, right), self.suffixes)
         return (StreamType(schema, inputs[0].time),)
 
@@ -127,7 +118,7 @@ class ScaleJoinKernel(Kernel):
     def __init__(self, context: KernelContext, operator: ScaleJoin) -> None:
         """A running copy without state."""
         super().__init__(context)
-        within = duration(operator.within, context.inputs[0].time, context.step) or 0
+        within = duration("within", operator.within, context.inputs[0].time, context.step) or 0
         self._within = min(within, LAST)
         self._buckets = operator.own_buckets or 1
         left, right = (DealtRows(given.schema, self._buckets) for given in context.inputs)

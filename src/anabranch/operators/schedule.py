@@ -87,10 +87,10 @@ class Schedule:
 
 
 def _counts(counts: tuple[int, ...]) -> tuple[int, ...]:
-    if not counts or any(c < 1 for c in counts):
+    if not counts or any(type(c) is not int or c < 1 for c in counts):
         raise BuildError(
             Subject("argument", "schedule"),
-            "counts of at least 1",
+            "whole numbers of at least 1",
             str(list(counts)),
             "an operator fires on tuples; use a timer to fire without",
         )

@@ -21,14 +21,12 @@ from anabranch.operators.base import (
     Kernel,
     KernelContext,
     OnError,
-    Operator,
     Outputs,
     describe_row,
     failure,
-    function_of,
     on_error_of,
 )
-from anabranch.operators.decorator import decorator
+from anabranch.operators.decorator import Decorated, Given, decorator
 from anabranch.operators.looks import shortened
 from anabranch.operators.rows import exact_rows
 from anabranch.operators.schemas import SchemaLike, column_names, columns_of, schema, to_batch
@@ -39,21 +37,19 @@ ERROR = pa.field("error", pa.string())
 COLUMNS = "the columns that it makes, as in out='name: type'"
 
 
-class BatchOperator(Operator):
+class BatchOperator(Decorated[Given, Any]):
     """A stateless operator on whole batches; the subclasses are its shapes."""
 
     def __init__(
         self,
-        function: BatchFunction,
+        function: Callable[Given, Any],
         out: SchemaLike = None,
         keeps: str | Sequence[str] = (),
         on_error: OnError | str = OnError.FAIL,
     ) -> None:
         """Describe; nothing runs."""
-        self.__name__ = getattr(function, "__name__", type(self).__name__)
+        super().__init__(function)
         about = Subject("operator", self.__name__)
-        self.function = function_of(about, function)
-        self.__doc__ = function.__doc__
         self.out = schema(out, about)
         self.kept_names = keeps if keeps == "*" else column_names(keeps, "keeps", about)
         if not self.out.names and not self.kept_names:
@@ -98,7 +94,7 @@ class BatchOperator(Operator):
         return BatchKernel(context, self)
 
 
-class Map(BatchOperator):
+class Map(BatchOperator[[pa.RecordBatch]]):
     """As many rows as came in."""
 
     accepts_changes = True
@@ -108,7 +104,7 @@ class Map(BatchOperator):
         return to_batch(step, self.function(batch), self.out, batch.num_rows), None
 
 
-class Filter(BatchOperator):
+class Filter(BatchOperator[[pa.RecordBatch]]):
     """The rows a mask keeps, whole."""
 
     def __init__(self, function: BatchFunction, on_error: OnError | str = OnError.FAIL) -> None:
@@ -122,7 +118,7 @@ class Filter(BatchOperator):
         return nothing, np.flatnonzero(mask).astype(np.int64)
 
 
-class Expand(BatchOperator):
+class Expand(BatchOperator[[pa.RecordBatch]]):
     """Any number of rows for each row, with the index of the row each came from."""
 
     def levels(self, depth: int) -> int:
@@ -146,7 +142,7 @@ class Expand(BatchOperator):
 class BatchKernel(Kernel):
     """Runs any of the three shapes."""
 
-    def __init__(self, context: KernelContext, operator: BatchOperator) -> None:
+    def __init__(self, context: KernelContext, operator: BatchOperator[...]) -> None:
         """A running copy."""
         super().__init__(context)
         self._operator = operator
@@ -162,7 +158,7 @@ class BatchKernel(Kernel):
 
 
 def guarded(
-    operator: BatchOperator,
+    operator: BatchOperator[...],
     context: KernelContext,
     jumbo: Jumbo | None,
     run: Callable[[Jumbo], Jumbo],
@@ -201,7 +197,7 @@ def guarded(
 
 
 def attach(
-    operator: BatchOperator,
+    operator: BatchOperator[...],
     context: KernelContext,
     source: Jumbo,
     columns: pa.RecordBatch,
@@ -231,7 +227,7 @@ def attach(
 
 
 def rejected(
-    operator: BatchOperator, context: KernelContext, jumbo: Jumbo, bad: list[tuple[int, str]]
+    operator: BatchOperator[...], context: KernelContext, jumbo: Jumbo, bad: list[tuple[int, str]]
 ) -> Jumbo | None:
     """The tuples on which the author's code raised, each with what it raised."""
     if not bad:

@@ -24,12 +24,12 @@ from anabranch.operators.base import (
     Kernel,
     KernelContext,
     OnError,
-    Operator,
     Outputs,
     function_of,
     on_error_of,
+    whole_of,
 )
-from anabranch.operators.decorator import decorator
+from anabranch.operators.decorator import Decorated, decorator
 from anabranch.operators.schemas import SchemaLike, schema, to_batch
 from anabranch.operators.shapes import to_parents
 from anabranch.state.hashing import bucket_of, hash_columns
@@ -53,7 +53,7 @@ Concerns = Callable[[pa.RecordBatch, int], Any]
 """From a batch and the number of buckets to (rows, buckets): pairs of what concerns whom."""
 
 
-class Shared(Operator):
+class Shared(Decorated[[pa.RecordBatch, Bucket], Any]):
     """A function of (batch, bucket) that returns (columns, parents) for that bucket."""
 
     state = StateKind.SHARED
@@ -67,13 +67,11 @@ class Shared(Operator):
         on_error: OnError | str = OnError.FAIL,
     ) -> None:
         """Describe; nothing runs."""
-        self.__name__ = getattr(function, "__name__", "shared")
+        super().__init__(function)
         about = Subject("operator", self.__name__)
-        self.function, self.filter = function_of(about, function), filter
-        self.__doc__ = function.__doc__
+        self.filter = None if filter is None else function_of(about, filter)
         self.out = schema(out, about)
-        if buckets < 1:
-            raise BuildError(about, "at least one bucket", str(buckets), "give buckets ≥ 1")
+        self.own_buckets = whole_of(about, "buckets", buckets)
         if on_error_of(about, on_error) is not OnError.FAIL:
             raise BuildError(
                 about,
@@ -81,7 +79,6 @@ class Shared(Operator):
                 repr(on_error),
                 "part off bad tuples before this step: its buckets may have changed when it raises",
             )
-        self.own_buckets = buckets
 
     def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """The declared columns."""

@@ -57,8 +57,8 @@ class Timed(Operator):
             )
         columns_of(step, (self.column,), given.schema)
         time = time_type(step, given.schema.field(self.column).type)
-        duration(self.lateness, time, step)
-        duration(self.ahead, time, step)
+        duration("lateness", self.lateness, time, step)
+        duration("ahead", self.ahead, time, step)
         return (StreamType(given.schema, time), StreamType(given.schema, given.time))
 
     def keeps(self, given: pa.Schema) -> frozenset[str]:
@@ -80,14 +80,14 @@ class TimedKernel(Kernel):
         super().__init__(context)
         self._column = operator.column
         time = context.outputs[0].time
-        self._lateness = duration(operator.lateness, time, context.step) or 0
+        self._lateness = duration("lateness", operator.lateness, time, context.step) or 0
         self._store = ObjectStore()
         self.stores = (self._store,)
         self._seen_arrivals = 0
         self._admitted: list[Jumbo] = []
         self._first: FirstTuples | None = None
         self._far: FarTimes | None = None
-        if (ahead := duration(operator.ahead, time, context.step)) is not None:
+        if (ahead := duration("ahead", operator.ahead, time, context.step)) is not None:
             self._first = FirstTuples(self._store, self._times, self._lateness, ahead)
             self._far = FarTimes(self._store, self._lateness, ahead)
 

@@ -133,11 +133,13 @@ def from_times(times: Ints, kind: pa.DataType) -> pa.Array:
     return pa.array(times, pa.int64()).cast(kind)
 
 
-def duration(value: int | timedelta | None, time: pa.DataType | None, step: str) -> int | None:
+def duration(
+    argument: str, value: int | timedelta | None, time: pa.DataType | None, step: str
+) -> int | None:
     """A length of time in the stream's unit.
 
     Example:
-        >>> duration(timedelta(seconds=2), TIMESTAMP, "window")
+        >>> duration("within", timedelta(seconds=2), TIMESTAMP, "pairs")
         2000000
     """
     if value is None:
@@ -146,7 +148,7 @@ def duration(value: int | timedelta | None, time: pa.DataType | None, step: str)
         if time != TIMESTAMP:
             raise BuildError(
                 step,
-                f"a whole number in the unit of its time ({time})",
+                f"a whole number in {argument}=, in the unit of its time ({time})",
                 str(value),
                 "timedelta fits streams timed by a timestamp column",
             )
@@ -154,7 +156,7 @@ def duration(value: int | timedelta | None, time: pa.DataType | None, step: str)
     if type(value) is not int or value < 0:
         raise BuildError(
             step,
-            "a non-negative length of time",
+            f"a non-negative length of time in {argument}=",
             repr(value),
             "give a whole number in the unit of the time column",
         )

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from anabranch.errors import BuildError, SchemaError, Subject, chosen
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.aggregation import Emit
-from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, key_columns
+from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, flag_of, key_columns
 from anabranch.operators.key_types import is_count
 from anabranch.operators.schemas import check_key_types, columns_of
 from anabranch.state.hashing import hash_columns, order_prefix
@@ -50,7 +50,7 @@ class TopN(Operator):
             raise BuildError(TOP_N, "n of at least 1", repr(n), "say how many rows to keep")
         if not isinstance(by, str):
             raise BuildError(TOP_N, "one column to rank by", repr(by), "write by='column'")
-        self.n, self.by, self.descending = n, by, descending
+        self.n, self.by, self.descending = n, by, flag_of(TOP_N, "descending", descending)
         self.key = key_columns(key, TOP_N)
         self.emit = chosen(TOP_N, "emit", emit, (Emit.FINAL, Emit.CHANGES))
         self.state = StateKind.PARTITIONED if self.key else StateKind.STATEFUL

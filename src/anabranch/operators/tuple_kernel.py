@@ -57,7 +57,7 @@ class TupleKernel(Kernel):
         self._many_ports = operator.in_ports > 1
         self._width = ROOT_WIDTH + operator.levels(context.depth)
         self._outs = tuple((n, tuple(s.names)) for n, s in operator.out_schemas.items())
-        self._ttl = duration(operator.ttl, context.inputs[0].time, context.step)
+        self._ttl = duration("ttl", operator.ttl, context.inputs[0].time, context.step)
         self._wakes, self._expiries = Wakes(), Wakes()
         self._store.move_along(self._wakes, self._expiries)
         self._out: list[list[Emission]] = []

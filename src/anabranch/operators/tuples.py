@@ -20,17 +20,22 @@ from anabranch.operators.base import (
     KernelContext,
     OnError,
     Operator,
+    flag_of,
     key_columns,
     on_error_of,
+    whole_of,
 )
-from anabranch.operators.decorator import decorator
+from anabranch.operators.decorator import Decorated, decorator
 from anabranch.operators.invocation import Invocation
 from anabranch.operators.schedule import Schedule
 from anabranch.operators.schemas import SchemaLike, schema
+from anabranch.operators.times import duration
 from anabranch.operators.tuple_kernel import TupleKernel
 
 Invoke = Callable[[Invocation], None]
 DEFAULT_BUFFER = 100_000
+EACH_TUPLE = Schedule.at_least(1)
+NO_PORTS: Mapping[str, SchemaLike] = {}
 
 
 class TupleOperator(Operator):
@@ -50,36 +55,48 @@ class TupleOperator(Operator):
     """
 
     out: SchemaLike = None
-    side_outs: Mapping[str, SchemaLike] = {}
-    schedule: Schedule = Schedule.at_least(1)
+    side_outs: Mapping[str, SchemaLike] = NO_PORTS
+    schedule: Schedule = EACH_TUPLE
     timers: bool = False
     closing: bool = False
     ttl: int | timedelta | None = None
     max_buffer: int = DEFAULT_BUFFER
     on_error: OnError | str = OnError.FAIL
 
-    def __init__(self, **properties: Any) -> None:
-        """Give or override properties when the graph is composed."""
-        self.__name__ = properties.pop("name", type(self).__name__)
+    def __init__(self, *, name: str | None = None, **properties: object) -> None:
+        """Give or override properties, which are the attributes of the class, when composing."""
+        self.__name__ = name or type(self).__name__
         about = Subject("operator", self.__name__)
-        for name, value in properties.items():
-            if not hasattr(type(self), name) or name.startswith("_"):
+        for argument, value in properties.items():
+            if not hasattr(type(self), argument) or argument.startswith("_"):
                 raise BuildError(
                     about,
                     "a property of a tuple operator",
-                    repr(name),
-                    nearest(name, dir(type(self)), "see the attributes of TupleOperator"),
+                    repr(argument),
+                    nearest(argument, dir(type(self)), "see the attributes of TupleOperator"),
                 )
-            setattr(self, name, value)
+            setattr(self, argument, value)
         self.state = chosen(about, "state", self.state, StateKind)
         self.key = key_columns(self.key, about)
         self.policy = on_error_of(about, self.on_error)
+        flag_of(about, "timers", self.timers)
+        flag_of(about, "closing", self.closing)
+        flag_of(about, "accepts_changes", self.accepts_changes)
+        whole_of(about, "max_buffer", self.max_buffer)
+        whole_of(about, "in_ports", self.in_ports)
         if not isinstance(self.schedule, Schedule):
             raise BuildError(
                 about,
-                "a Schedule",
+                "a Schedule in schedule=",
                 repr(self.schedule),
-                "write ab.Schedule.at_least(2), for example",
+                "write schedule=ab.Schedule.at_least(2), for example",
+            )
+        if not isinstance(self.side_outs, Mapping):
+            raise BuildError(
+                about,
+                "the columns of each output in side_outs=",
+                repr(self.side_outs),
+                "write side_outs={'output': 'name: type'}",
             )
         if bool(self.key) != (self.state is StateKind.PARTITIONED):
             raise BuildError(
@@ -102,7 +119,7 @@ class TupleOperator(Operator):
                 "stateless",
                 "declare it partitioned or stateful",
             )
-        if self.state is StateKind.STATELESS and self.schedule != Schedule.at_least(1):
+        if self.state is StateKind.STATELESS and self.schedule != EACH_TUPLE:
             raise BuildError(
                 about,
                 "a state to buffer in behind a schedule",
@@ -125,6 +142,7 @@ class TupleOperator(Operator):
     def outputs(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """The declared schemas; the error output carries the first port's rows."""
         time = inputs[0].time
+        duration("ttl", self.ttl, time, step)
         streams = [StreamType(s, time) for s in self.out_schemas.values()]
         if self.policy is OnError.SIDE:
             rejected = pa.schema(
@@ -146,29 +164,51 @@ class TupleOperator(Operator):
         return TupleKernel(context, self)
 
 
-class FunctionOperator(TupleOperator):
+class FunctionOperator(TupleOperator, Decorated[[Invocation], Any]):
     """A function as a tuple operator."""
 
-    def __init__(self, function: Invoke, **properties: Any) -> None:
+    def __init__(self, function: Invoke, **properties: object) -> None:
         """Wrap a function."""
-        super().__init__(name=getattr(function, "__name__", "operator"), **properties)
-        self.function = function
-        self.__doc__ = function.__doc__
+        Decorated.__init__(self, function)
+        TupleOperator.__init__(self, name=self.__name__, **properties)
 
     def invoke(self, ctx: Invocation) -> None:
         """Call it."""
         self.function(ctx)
 
 
-PROPERTIES = (*TupleOperator.__annotations__, "in_ports", "accepts_changes")
-"""Options of the decorators, which themselves give the operator its name and state."""
-
-
-@decorator('@ab.partitioned(key="column", out="name: type")', PROPERTIES)
+@decorator('@ab.partitioned(key="column", out="name: type")')
 def partitioned(
-    function: Invoke, /, *, key: str | Sequence[str], **properties: Any
+    function: Invoke,
+    /,
+    *,
+    key: str | Sequence[str],
+    out: SchemaLike = None,
+    side_outs: Mapping[str, SchemaLike] = NO_PORTS,
+    schedule: Schedule = EACH_TUPLE,
+    timers: bool = False,
+    closing: bool = False,
+    ttl: int | timedelta | None = None,
+    max_buffer: int = DEFAULT_BUFFER,
+    on_error: OnError | str = OnError.FAIL,
+    in_ports: int = 1,
+    accepts_changes: bool = False,
 ) -> FunctionOperator:
     """Make a function an operator with independent state per key.
+
+    Args:
+        function: From an `Invocation` to nothing; it emits what comes out.
+        key: The columns whose values decide which state a tuple belongs to.
+        out: The columns that it emits; key columns among them are filled in.
+        side_outs: The columns of further outputs, by name.
+        schedule: When it fires; with each tuple when left out.
+        timers: Whether it sets timers, which takes a stream in the order of event time.
+        closing: Whether it fires once more for each key when the stream ends.
+        ttl: The time without a tuple after which the state of a key is forgotten.
+        max_buffer: The most tuples of a key that may wait for the schedule.
+        on_error: What happens to a tuple on which it raises: `fail`, `skip` or `side`.
+        in_ports: How many streams flow in.
+        accepts_changes: Whether it can take a stream of changes.
 
     Example:
         >>> @partitioned(key="host", out="host: string, n: int64")
@@ -179,16 +219,98 @@ def partitioned(
         >>> logins.state.value
         'partitioned'
     """
-    return FunctionOperator(function, state=StateKind.PARTITIONED, key=key, **properties)
+    return FunctionOperator(
+        function,
+        state=StateKind.PARTITIONED,
+        key=key,
+        out=out,
+        side_outs=side_outs,
+        schedule=schedule,
+        timers=timers,
+        closing=closing,
+        ttl=ttl,
+        max_buffer=max_buffer,
+        on_error=on_error,
+        in_ports=in_ports,
+        accepts_changes=accepts_changes,
+    )
 
 
-@decorator('@ab.stateful(out="name: type")', PROPERTIES)
-def stateful(function: Invoke, /, **properties: Any) -> FunctionOperator:
-    """Make a function an operator with one global state; it sees its input in total order."""
-    return FunctionOperator(function, state=StateKind.STATEFUL, **properties)
+@decorator('@ab.stateful(out="name: type")')
+def stateful(
+    function: Invoke,
+    /,
+    *,
+    out: SchemaLike = None,
+    side_outs: Mapping[str, SchemaLike] = NO_PORTS,
+    schedule: Schedule = EACH_TUPLE,
+    timers: bool = False,
+    closing: bool = False,
+    ttl: int | timedelta | None = None,
+    max_buffer: int = DEFAULT_BUFFER,
+    on_error: OnError | str = OnError.FAIL,
+    in_ports: int = 1,
+    accepts_changes: bool = False,
+) -> FunctionOperator:
+    """Make a function an operator with one global state; it sees its input in total order.
+
+    The options are those of `partitioned`, without a key.
+
+    Example:
+        >>> @stateful(out="n: int64")
+        ... def number(ctx):
+        ...     for _ in ctx.tuples():
+        ...         ctx.state["n"] = ctx.state.get("n", 0) + 1
+        ...         ctx.emit(n=ctx.state["n"])
+        >>> number.key
+        ()
+    """
+    return FunctionOperator(
+        function,
+        state=StateKind.STATEFUL,
+        out=out,
+        side_outs=side_outs,
+        schedule=schedule,
+        timers=timers,
+        closing=closing,
+        ttl=ttl,
+        max_buffer=max_buffer,
+        on_error=on_error,
+        in_ports=in_ports,
+        accepts_changes=accepts_changes,
+    )
 
 
-@decorator('@ab.stateless(out="name: type")', PROPERTIES)
-def stateless(function: Invoke, /, **properties: Any) -> FunctionOperator:
-    """Make a function an operator without state, fired once per tuple."""
-    return FunctionOperator(function, state=StateKind.STATELESS, **properties)
+@decorator('@ab.stateless(out="name: type")')
+def stateless(
+    function: Invoke,
+    /,
+    *,
+    out: SchemaLike = None,
+    side_outs: Mapping[str, SchemaLike] = NO_PORTS,
+    on_error: OnError | str = OnError.FAIL,
+    in_ports: int = 1,
+    accepts_changes: bool = False,
+) -> FunctionOperator:
+    """Make a function an operator without state, fired once per tuple.
+
+    The options are those of `partitioned` that need no state.
+
+    Example:
+        >>> @stateless(out="word: string")
+        ... def words(ctx):
+        ...     for row in ctx.tuples():
+        ...         for word in row.line.split():
+        ...             ctx.emit(word=word)
+        >>> words.state.value
+        'stateless'
+    """
+    return FunctionOperator(
+        function,
+        state=StateKind.STATELESS,
+        out=out,
+        side_outs=side_outs,
+        on_error=on_error,
+        in_ports=in_ports,
+        accepts_changes=accepts_changes,
+    )

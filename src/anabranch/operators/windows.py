@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import BuildError
+from anabranch.operators.base import flag_of
 from anabranch.operators.times import duration
 from anabranch.state.positions import Ints
 
@@ -118,11 +119,12 @@ class CountWindow(Window):
             raise BuildError(
                 step, "a window of at least one tuple", repr(self.count), "give a whole number ≥ 1"
             )
+        flag_of(step, "partial", self.partial)
 
 
 def positive(step: str, what: str, value: int | timedelta, time: pa.DataType | None) -> int:
     """A length of time that is not zero."""
-    length = duration(value, time, step)
+    length = duration(what, value, time, step)
     if not length:
         raise BuildError(
             step, f"a window {what} above zero", repr(value), "give a positive length of time"
@@ -136,7 +138,7 @@ def _shift(step: str, value: int | timedelta, time: pa.DataType | None) -> int:
         backward = value < timedelta(0)
     else:
         backward = type(value) is int and value < 0
-    length = duration(-value if backward else value, time, step) or 0
+    length = duration("offset", -value if backward else value, time, step) or 0
     return -length if backward else length
 
 

@@ -8,14 +8,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from anabranch.errors import PlanError, Subject
-from anabranch.flow import Flow
+from anabranch.errors import BuildError, PlanError, Subject
+from anabranch.flow import Flow, Stream
 from anabranch.planning.answer import Answer
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan, RegionPlan
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.profile import OperatorProfile, Profile
 from anabranch.planning.regions import Region, RegionKind, regions
+
+
+def require_flow(flow: object) -> None:
+    """Refuse what is no Flow, with the way to one."""
+    if isinstance(flow, Flow):
+        return
+    remedy = "build one with ab.Flow(name), and pass that"
+    if isinstance(flow, Stream):
+        remedy = "pass the flow that the stream belongs to"
+    elif callable(flow):
+        remedy = "call the function that builds it"
+    raise BuildError(
+        Subject("argument", "flow"), "a Flow", f"{type(flow).__name__} {flow!r:.80}", remedy
+    )
 
 
 def problem_for(

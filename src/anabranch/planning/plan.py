@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
+from types import EllipsisType
 from typing import Any, TypeVar
 
 from anabranch.errors import PlanError, Subject, nearest
@@ -111,10 +112,7 @@ class Plan:
         """Another number of replicas; buckets move as little as possible."""
         if replicas < 1:
             raise PlanError(
-                Subject("region", region),
-                "at least one replica",
-                str(replicas),
-                "give replicas ≥ 1",
+                Subject("region", region), "at least one replica", str(replicas), "give at least 1"
             )
         old = self.region(region)
         bucket_map = rebalanced(old.bucket_map, replicas) if old.bucket_map else ()
@@ -139,14 +137,22 @@ class Plan:
         """Another owner for some buckets."""
         return self._with(replace(self.region(region), bucket_map=tuple(bucket_map)))
 
-    def with_source(self, source: str, **changes: Any) -> Plan:
-        """Other readers, throttle or batch size for a source."""
-        known = {f.name for f in fields(SourcePlan)} - {"source"}
-        if not set(changes) <= known:
-            raise PlanError(
-                source, f"settings among {sorted(known)}", str(sorted(changes)), "use those"
-            )
-        changed = replace(self.source(source), **changes)
+    def with_source(
+        self,
+        source: str,
+        *,
+        replicas: int | None = None,
+        batch_rows: int | None = None,
+        in_flight_limit: int | EllipsisType | None = ...,
+    ) -> Plan:
+        """Other readers, batch size or throttle (None: no limit); what is left out stays."""
+        old = self.source(source)
+        changed = SourcePlan(
+            source,
+            old.replicas if replicas is None else replicas,
+            old.in_flight_limit if isinstance(in_flight_limit, EllipsisType) else in_flight_limit,
+            old.batch_rows if batch_rows is None else batch_rows,
+        )
         return replace(
             self, sources=tuple(changed if s.source == source else s for s in self.sources)
         )
@@ -325,12 +331,8 @@ def _validate_source(plan: SourcePlan, region: Region) -> None:
         or (plan.in_flight_limit is not None and plan.in_flight_limit < 1)
     )
     if bad:
-        raise PlanError(
-            plan.source,
-            "positive replicas, batch_rows and in_flight_limit",
-            repr(plan),
-            "give at least 1",
-        )
+        expected = "positive replicas, batch_rows and in_flight_limit"
+        raise PlanError(plan.source, expected, repr(plan), "give at least 1")
 
 
 def _diff_region(old: RegionPlan, new: RegionPlan) -> list[str]:

@@ -240,7 +240,7 @@ class _CountKeys:
         return {ROW: rows}, parents
 
 
-class BusyStateful(BatchOperator):
+class BusyStateful(BatchOperator[[pa.RecordBatch]]):
     """A busy operator with one state: it counts all its tuples."""
 
     state = StateKind.STATEFUL

@@ -138,7 +138,7 @@ class Wishes:
             if not self._waiting:
                 return False
             self._in_force.clear()
-            self._handle.apply(self._waiting.pop(0))
+            self._handle.reconfigure(self._waiting.pop(0))
             self._wished = True
             return True
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from anabranch.engines.handle import Run
 from anabranch.engines.local.places import usable_cpus
@@ -99,7 +99,7 @@ class Tour(Generic[Look]):
             self._turns.append(Turn(plan, tuple(self._seconds), self._before, self._look()))
             self._seconds = None
             if self.run is not None and not self.over:
-                self.run.apply(self._plans[self._order[len(self._turns)]])
+                self.run.reconfigure(self._plans[self._order[len(self._turns)]])
         self._since = time.perf_counter()
 
 
@@ -110,7 +110,7 @@ def tour_spark(
     look: Callable[[], Look],
     *,
     batches: int = 3,
-    session: Any = None,
+    session: object = None,
 ) -> list[Turn[Look]]:
     """Micro-batches of each plan, round by round; see `Tour`."""
     tour = Tour(plans, rounds, batches, look)
@@ -125,7 +125,7 @@ def tour_spark(
     return tour.turns
 
 
-def spark_trials(session: Any = None, rounds: int = 2) -> list[Trial]:
+def spark_trials(session: object = None, rounds: int = 2) -> list[Trial]:
     """Micro-batches that tell Spark's costs apart: rows, widths, stages, waves of tasks."""
     slots = len(usable_cpus())
     replicas = sorted({1, 2, slots, 2 * slots})  # one wave, and two: a stage is not a task
@@ -136,7 +136,7 @@ def spark_trials(session: Any = None, rounds: int = 2) -> list[Trial]:
 
 
 def _trials(
-    columns: int, sizes: Sequence[int], replicas: Sequence[int], session: Any, rounds: int
+    columns: int, sizes: Sequence[int], replicas: Sequence[int], session: object, rounds: int
 ) -> list[Trial]:
     pads = tuple(f"pad{number}" for number in range(columns - 1))
     count = OperatorProfile("count", CHEAP_US, state=StateKind.PARTITIONED, key=("key",))

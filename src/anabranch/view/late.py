@@ -99,7 +99,7 @@ def set_aside(flow: Flow, result: Result) -> Iterator[SetAside]:
             (None, None, late - behind - ahead, None),
         ):
             if rows:
-                value = duration(length, time, step)
+                value = duration(setting or "", length, time, step)
                 yield SetAside(step, rows, setting, value, furthest, time == TIMESTAMP)
 
 

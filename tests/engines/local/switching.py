@@ -187,7 +187,7 @@ class Switching:
             while plan == self.plans[-1]:  # nothing would be told of it
                 plan = self._plan()
             self.plans.append(plan)
-            self.engine.apply(plan)
+            self.engine.reconfigure(plan)
 
     def _plan(self) -> Plan:
         return self._small(random_plan(self.flow, self._rng))

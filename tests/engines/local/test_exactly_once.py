@@ -63,7 +63,7 @@ class Wishes:
 
     def __call__(self) -> None:
         if self.engine is not None:
-            self.engine.apply(self._rng.choice(self._plans))
+            self.engine.reconfigure(self._rng.choice(self._plans))
 
 
 def run_with_crashes(

@@ -250,7 +250,7 @@ def test_an_error_in_the_middle_of_a_switch_leaves_no_thread_behind(monkeypatch)
     monkeypatch.setattr(region_module, "reassign", slow_reassign)
     monkeypatch.setattr("anabranch.engines.local.engine.END_S", 1.0)
     run.start()
-    run.engine.apply(run.plan.with_pipelines("first", 1, 1))
+    run.engine.reconfigure(run.plan.with_pipelines("first", 1, 1))
     assert switching.wait(10)
     failing.set()
     with pytest.raises(OperatorError, match="no more"):

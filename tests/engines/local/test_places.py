@@ -95,4 +95,4 @@ def test_starting_and_applying_refuse_unknown_places():
     with pytest.raises(PlanError, match="moon"):
         LocalEngine(flow, placed(plan, "moon", "moon"), Options()).start(lambda event: None)
     with pytest.raises(PlanError, match="moon"):
-        LocalEngine(flow, plan, Options()).apply(placed(plan, "moon", "moon"))
+        LocalEngine(flow, plan, Options()).reconfigure(placed(plan, "moon", "moon"))

@@ -72,7 +72,7 @@ def test_a_listener_may_stop_the_run():
             run.engine.stop()
 
     run = Doomed(listener=listener).start()
-    run.engine.apply(run.wide(2))
+    run.engine.reconfigure(run.wide(2))
     assert run.engine.wait(20)
     assert run.ends == [False]
     run.assert_gone()
@@ -112,7 +112,7 @@ class Blocked:
         self.inside, self.go_on = threading.Event(), threading.Event()
         self.run = Doomed(self._step).start()
         assert self.inside.wait(10)
-        self.run.engine.apply(self.run.wide(3))
+        self.run.engine.reconfigure(self.run.wide(3))
         wait_until(lambda: self.run.engine._change is not None)
 
     def _step(self, batch: Any) -> None:
@@ -154,7 +154,7 @@ def test_a_plan_of_another_flow_is_refused_and_the_run_goes_on():
     run = Doomed().start()
     for wrong in (Plan.sequential(other), run.plan.with_bucket_map("first", (0,))):
         with pytest.raises(PlanError):
-            run.engine.apply(wrong)
+            run.engine.reconfigure(wrong)
     before = run.engine.rows[1]
     wait_until(lambda: run.engine.rows[1] > before)
     run.engine.stop()
@@ -165,7 +165,7 @@ def test_a_plan_of_another_flow_is_refused_and_the_run_goes_on():
 def test_the_newest_wish_wins():
     blocked = Blocked()
     for replicas in (4, 5, 2):
-        blocked.run.engine.apply(blocked.run.wide(replicas))
+        blocked.run.engine.reconfigure(blocked.run.wide(replicas))
     blocked.go_on.set()
     wait_until(lambda: len(blocked.run.engine.reconfigurations()) == 2)
     changes = [Plan.from_json(c.after) for c in blocked.run.engine.reconfigurations()]
@@ -175,7 +175,7 @@ def test_the_newest_wish_wins():
 
 def test_a_wish_for_the_plan_in_force_changes_nothing():
     run = Doomed().start()
-    run.engine.apply(run.plan)
+    run.engine.reconfigure(run.plan)
     wait_until(lambda: run.engine._wish is None)
     run.engine.stop()
     assert run.engine.reconfigurations() == []
@@ -184,7 +184,7 @@ def test_a_wish_for_the_plan_in_force_changes_nothing():
 def test_wishes_and_stops_after_the_end_are_harmless():
     run = Doomed(rows=100).start()
     assert run.engine.wait(20)
-    run.engine.apply(run.wide(2))
+    run.engine.reconfigure(run.wide(2))
     run.engine.stop()
     assert run.engine.wait(0)
     assert (run.engine.plan, run.ends, len(run.rows)) == (run.plan, [True], 100)

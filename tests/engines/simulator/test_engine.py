@@ -92,7 +92,7 @@ def test_a_wish_is_in_force_after_its_pause_and_is_told():
     run, events = engine(scenario=Scenario(switch=SwitchCost(pause_ms=100.0)))
     run.wait(1.0)
     wide = START.with_replicas("a", 4)
-    run.apply(wide)
+    run.reconfigure(wide)
     assert run.plan == START
     run.wait(1.0)
     assert run.plan == wide
@@ -108,17 +108,17 @@ def test_a_wish_is_in_force_after_its_pause_and_is_told():
 
 def test_the_newest_wish_supersedes_older_ones():
     run, _ = engine()
-    run.apply(START.with_replicas("a", 2))
-    run.apply(START.with_replicas("a", 3))
+    run.reconfigure(START.with_replicas("a", 2))
+    run.reconfigure(START.with_replicas("a", 3))
     run.wait(1.0)
     assert [Plan.from_json(r.after).region("a").replicas for r in run.reconfigurations()] == [3]
 
 
 def test_a_wish_during_a_change_is_taken_up_after_it():
     run, _ = engine(scenario=Scenario(switch=SwitchCost(pause_ms=500.0)))
-    run.apply(START.with_replicas("a", 2))
+    run.reconfigure(START.with_replicas("a", 2))
     run.wait(0.2)
-    run.apply(START.with_replicas("a", 3))
+    run.reconfigure(START.with_replicas("a", 3))
     run.wait(2.0)
     assert [Plan.from_json(r.after).region("a").replicas for r in run.reconfigurations()] == [2, 3]
 
@@ -134,7 +134,7 @@ def test_a_policy_that_listens_can_follow_a_load():
             backlogs.append(event.observation.sources[0].backlog_rows)
             if backlogs[-1] > backlogs[-2]:
                 replicas = event.observation.regions[0].replicas
-                run.apply(run.plan.with_replicas("a", 2 * replicas))
+                run.reconfigure(run.plan.with_replicas("a", 2 * replicas))
         if isinstance(event, Reconfiguration):
             chosen.append(run.plan.region("a").replicas)
 
@@ -148,7 +148,7 @@ def test_busy_shares_are_those_of_the_second_alone():
     run, events = engine(scenario=Scenario(loads=(Load(((0.0, 250.0),)),)))
     run.wait(10.0)
     assert observed(events)[-1].pipelines[0].busy_share == pytest.approx(0.75)
-    run.apply(START.with_replicas("a", 3))
+    run.reconfigure(START.with_replicas("a", 3))
     run.wait(2.0)
     assert observed(events)[-1].pipelines[0].busy_share == pytest.approx(0.25)
 
@@ -309,9 +309,9 @@ def test_what_it_cannot_do_is_refused_by_name():
         SimulatorEngine(word_count.build(), None, Options(), PROFILE, Machine.of_cores(2))
     run, _ = engine()
     with pytest.raises(PlanError, match="socket0"):
-        run.apply(_with_region(START, _placed(START.region("a"), "moon")))
+        run.reconfigure(_with_region(START, _placed(START.region("a"), "moon")))
     with pytest.raises(PlanError):
-        run.apply(Plan.sequential(word_count.build()))
+        run.reconfigure(Plan.sequential(word_count.build()))
 
 
 def _with_region(plan, region):

@@ -92,7 +92,7 @@ def main(master: str, text: Path, directory: Path) -> None:
 
     def hear(event: Event) -> None:
         if isinstance(event, Observed):
-            handle.apply(plan_of(flow, event.observation.batch + 1))
+            handle.reconfigure(plan_of(flow, event.observation.batch + 1))
             if event.observation.batch == 3:
                 (directory / "armed").touch()
 

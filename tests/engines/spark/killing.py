@@ -167,7 +167,7 @@ def main(directory: Path, batches: int) -> None:
         if isinstance(event, RunStarted):
             print("started", flush=True)
         elif isinstance(event, Observed):
-            handle.apply(plan_of(flow, event.observation.batch + 1))
+            handle.reconfigure(plan_of(flow, event.observation.batch + 1))
             print("batch", event.observation.batch, flush=True)
         elif isinstance(event, RunEnded):
             print("ended", event.ended, flush=True)

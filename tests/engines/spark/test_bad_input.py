@@ -294,7 +294,7 @@ class TestToldByWorkers:
             if isinstance(event, Observed) and not first.is_set():
                 for plan in (other, wrong):
                     with pytest.raises(PlanError) as caught:
-                        handle.apply(plan)
+                        handle.reconfigure(plan)
                     refused.append(caught.value)
                 first.set()
 

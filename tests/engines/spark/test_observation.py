@@ -88,7 +88,7 @@ def told(spark: SparkSession) -> Told:
     def listen(event: Event) -> None:
         events.append(event)
         if isinstance(event, Observed) and event.observation.batch == 1:
-            handle.apply(plan.with_replicas("totals", 3))
+            handle.reconfigure(plan.with_replicas("totals", 3))
 
     handle = ab.start(flow, plan=plan, session=spark, listener=listen)
     assert handle.await_termination(100)
@@ -276,7 +276,7 @@ def test_a_plan_that_is_wished_for_before_the_first_batch_is_told_too(spark: Spa
     def listen(event: Event) -> None:
         events.append(event)
         if isinstance(event, RunStarted):
-            engine.apply(wished)
+            engine.reconfigure(wished)
 
     engine.start(listen)
     assert engine.wait(100)

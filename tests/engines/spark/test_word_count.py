@@ -79,7 +79,7 @@ def test_counts_are_right_when_the_plan_changes_at_every_third_batch(
 
     def change(event: Event) -> None:
         if isinstance(event, Observed) and event.observation.batch % 3 == 2:
-            handle.apply(plans[(event.observation.batch // 3 + 1) % len(plans)])
+            handle.reconfigure(plans[(event.observation.batch // 3 + 1) % len(plans)])
 
     handle = ab.start(flow, plan=plan, session=spark, listener=change)
     assert handle.await_termination(100)

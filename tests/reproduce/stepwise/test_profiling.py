@@ -47,7 +47,7 @@ def test_sleeping_takes_time_but_no_core():
     """Nine sleepers of a millisecond, and 1 ms of work for each tweet on one node of two cores."""
     topology = synthetic_word_count()
     cluster = Cluster(topology, nodes=1)
-    cluster.apply(cluster.plan.with_replicas("wait", 9))
+    cluster.reconfigure(cluster.plan.with_replicas("wait", 9))
     cluster.start(lambda event: None)
     cluster.wait(30.0)
     filled = cluster.engine.rows[0]

@@ -63,7 +63,7 @@ def test_a_page_that_only_shows_has_no_controls(opened):
 def test_a_change_is_pending_until_it_is_in_force(live, opened, monkeypatch):
     dashboard, run = live
     held = []
-    monkeypatch.setattr(run, "apply", held.append)  # an engine that takes its time
+    monkeypatch.setattr(run, "reconfigure", held.append)  # an engine that takes its time
     page = opened(dashboard.url)
     page.page.click('[data-key="step:even"]')
     page.page.click('button[aria-label^="Split the pipeline before positive"]')
@@ -71,26 +71,26 @@ def test_a_change_is_pending_until_it_is_in_force(live, opened, monkeypatch):
     page.page.click('button[aria-label^="Split the pipeline before count.combine"]')
     page.until(f"{ANSWER}.endsWith('even | positive | count.combine.')")
     assert page.text("#answer").startswith("Pending: ")
-    run.engine.apply(held[-1])
+    run.engine.reconfigure(held[-1])
     page.until(f"{ANSWER}.startsWith('In force: ')")
     page.until("document.querySelectorAll('[data-region=\"even\"] .frame').length === 3")
 
 
 def test_a_change_that_another_one_replaces_is_not_pending_for_ever(live, opened, monkeypatch):
     dashboard, run = live
-    monkeypatch.setattr(run, "apply", lambda plan: None)
+    monkeypatch.setattr(run, "reconfigure", lambda plan: None)
     page = opened(dashboard.url)
     page.page.click('[data-key="step:count"]')
     page.page.fill("#replicas", "4")
     page.page.click("#replicas-form button")
     page.until(f"{ANSWER}.startsWith('Pending: ')")
-    run.engine.apply(run.plan.with_source("numbers", replicas=2))
+    run.engine.reconfigure(run.plan.with_source("numbers", replicas=2))
     page.until(f"{ANSWER}.startsWith('Another plan came instead of this: ')")
 
 
 def test_a_run_that_ends_leaves_nothing_pending(live, opened, monkeypatch):
     dashboard, run = live
-    monkeypatch.setattr(run, "apply", lambda plan: None)
+    monkeypatch.setattr(run, "reconfigure", lambda plan: None)
     page = opened(dashboard.url)
     page.page.click('[data-key="step:count"]')
     page.page.fill("#replicas", "4")
@@ -104,13 +104,13 @@ def test_the_graph_of_an_earlier_plan_is_shown_and_left_again(live, opened):
     dashboard, run = live
     page = opened(dashboard.url)
     page.until("document.querySelector('#rate').textContent !== '–'")
-    run.apply(run.plan.with_replicas("count", 3))
+    run.reconfigure(run.plan.with_replicas("count", 3))
     page.until("document.querySelectorAll('.c-mark').length === 1")
     label = """document.querySelector('[data-key="step:count"]').ariaLabel"""
     page.until(f"{label}.includes('3 replicas')")
     page.page.click(".c-mark circle")
     assert page.page.is_hidden("#then")  # the newest plan is what is now
-    run.apply(run.plan.with_replicas("count", 2))
+    run.reconfigure(run.plan.with_replicas("count", 2))
     page.until(f"{label}.includes('2 replicas')")
     page.page.click(".entry[data-kind=change] >> nth=1")
     page.until(f"{label}.includes('3 replicas')")

@@ -18,7 +18,7 @@ class Slow:
         self.plan = Plan("slow", "f", (RegionPlan("a", (steps,)),), (SourcePlan("s"),))
         self.engine, self.wished, self.heard = self, None, []
 
-    def apply(self, plan):
+    def reconfigure(self, plan):
         self.wished = plan
 
     def hear(self, event):

@@ -64,7 +64,7 @@ def seconds_to_show(page, run, replicas: int) -> float:
     told = f"document.querySelector('#about').textContent.includes('{changes + 1} plan')"
     page.page.evaluate(WHEN_SHOWN % f"{shown_with(replicas)} && {told}")
     wished_at = time.time()
-    run.apply(run.plan.with_replicas("count", replicas))
+    run.reconfigure(run.plan.with_replicas("count", replicas))
     page.until("window.shownAt")
     return page.page.evaluate("window.shownAt") - wished_at
 

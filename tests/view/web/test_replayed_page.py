@@ -86,7 +86,7 @@ def test_a_replay_shows_the_final_state_of_the_live_run(opened, tmp_path):
         run = ab.start(paced_flow(), engine="local", policy="none", listener=hear)
         live.control(run)
         first = opened(live.url)
-        run.apply(run.plan.with_replicas("count", 3))
+        run.reconfigure(run.plan.with_replicas("count", 3))
         run.await_termination(3.0)
         run.stop()
         kept.close()

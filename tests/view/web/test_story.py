@@ -230,7 +230,7 @@ def test_news_and_history_come_to_the_same():
 def test_a_real_run_can_be_told():
     heard = []
     run = ab.start(paced_flow(), engine="local", policy="none", listener=heard.append)
-    run.apply(run.plan.with_pipelines("even", 1, 2))
+    run.reconfigure(run.plan.with_pipelines("even", 1, 2))
     wait_until(lambda: any(isinstance(event, Reconfiguration) for event in heard))
     seen = len(heard)
     wait_until(lambda: any(isinstance(event, Observed) for event in heard[seen:]))

@@ -19,8 +19,9 @@ import pyarrow as pa
 from anabranch.apps.linear_road.data import EXIT_LANE, FEET, FEET_A_SEGMENT, SEGMENTS
 from anabranch.apps.linear_road.speeds import MINUTE, SEGMENT, Velocity
 from anabranch.apps.linear_road.stretches import Stretches
+from anabranch.operators.base import Operator
 from anabranch.operators.invocation import Invocation, Reason
-from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
+from anabranch.operators.keyed import KeyedState, keyed
 from anabranch.operators.runs import Runs
 from anabranch.operators.shapes import expand, map
 from anabranch.operators.tuples import partitioned
@@ -229,7 +230,7 @@ def _value(fact: Ints) -> Ints:
     return fact & ((1 << _FACT_BITS) - 1)
 
 
-def last_avg_speed(free_speed: Fraction) -> KeyedBatch:
+def last_avg_speed(free_speed: Fraction) -> Operator:
     """The step that says LAV, and whether that is below the speed of free traffic.
 
     LAV is the mean of the averages of the five minutes before, of those with vehicles.
@@ -258,7 +259,7 @@ def last_avg_speed(free_speed: Fraction) -> KeyedBatch:
     return last_avg_speed
 
 
-def toll_notify(free_cars: int) -> KeyedBatch:
+def toll_notify(free_cars: int) -> Operator:
     """The step that says what each vehicle owes for its segment, and of which accident it warns."""
 
     @keyed(

@@ -108,7 +108,7 @@ def count_and_multiply(key: str, times: int, selectivity: float = 1.0, salt: int
     return count
 
 
-class CountAll(BatchOperator):
+class CountAll(BatchOperator[[pa.RecordBatch]]):
     """A stateful operator: the number of all tuples so far is added first."""
 
     state = StateKind.STATEFUL

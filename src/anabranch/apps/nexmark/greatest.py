@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from anabranch.operators.base import Operator
 from anabranch.operators.invocation import Invocation, Reason
 from anabranch.operators.shapes import Filter
-from anabranch.operators.tuples import FunctionOperator, partitioned
+from anabranch.operators.tuples import partitioned
 
 WINDOW = "window_end"
 NEXT = timedelta(microseconds=1)
@@ -41,7 +42,7 @@ class Contenders(Filter):
         return values == np.repeat(np.maximum.reduceat(values, starts), lengths)
 
 
-def greatest(by: str, rows: pa.Schema) -> FunctionOperator:
+def greatest(by: str, rows: pa.Schema) -> Operator:
     """The step: of each window the rows with the greatest value, once it is over."""
 
     @partitioned(key=WINDOW, timers=True, out=rows)

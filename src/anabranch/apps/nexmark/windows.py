@@ -15,7 +15,8 @@ from anabranch.apps.nexmark.greatest import Contenders, greatest
 from anabranch.apps.nexmark.hot_items import Hottest
 from anabranch.flow import Stream
 from anabranch.operators.aggregates import count
-from anabranch.operators.keyed import KeyedBatch, KeyedState, keyed
+from anabranch.operators.base import Operator
+from anabranch.operators.keyed import KeyedState, keyed
 from anabranch.operators.shapes import map
 from anabranch.operators.windows import session, tumbling
 
@@ -72,7 +73,7 @@ def together(batch: pa.RecordBatch) -> dict[str, Any]:
     return {"all": np.zeros(batch.num_rows, np.int8)}
 
 
-def arrivals(bids_per_s: float) -> KeyedBatch:
+def arrivals(bids_per_s: float) -> Operator:
     """The step: when each bid arrives, if they arrive at an even pace."""
 
     @keyed(key="all", state="seen: int64", out="arrival: timestamp[us]", keeps="bidder")

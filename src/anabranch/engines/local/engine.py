@@ -154,8 +154,8 @@ class LocalEngine:
         """Whether all that could be read was read, worked on, and is visible."""
         return self._parts.caught_up()
 
-    def apply(self, plan: Plan) -> None:
-        """Wish for another plan: each region takes it up at its next exact place."""
+    def reconfigure(self, plan: Plan) -> None:
+        """Request another plan: each region takes it up at its next exact place."""
         plan.validate(self._flow)
         require_places(plan, self._places)
         with self._news:

@@ -150,8 +150,8 @@ class SimulatorEngine:
         waiting = any(s.left > 0 and (s.greedy or s.backlog >= 1) for s in sources)
         return not waiting and self.simulation.network.waiting < 1
 
-    def apply(self, plan: Plan) -> None:
-        """Wish for another plan: each region takes it up at the next step."""
+    def reconfigure(self, plan: Plan) -> None:
+        """Request another plan: each region takes it up at the next step."""
         plan.validate(self._flow)
         specs_of(self._flow, plan, self._profile, self._machine)  # refuses unknown places
         self._wish = plan

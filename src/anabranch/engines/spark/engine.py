@@ -174,8 +174,8 @@ class SparkEngine:
         behind = self._batches.intake.behind(self._elapsed()) if waits else True
         return True if waits and not behind else None
 
-    def apply(self, plan: Plan) -> None:
-        """Wish for another plan: it is in force with the next micro-batch."""
+    def reconfigure(self, plan: Plan) -> None:
+        """Request another plan: it is in force with the next micro-batch."""
         plan.validate(self._flow)
         self._wish = plan
 

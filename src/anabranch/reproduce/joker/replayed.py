@@ -86,8 +86,8 @@ class _Run:
     wish: Plan | None = None
     decisions: list[tuple[Decision, float, Plan]] = field(default_factory=list)
 
-    def apply(self, plan: Plan) -> None:
-        """Wish for another plan."""
+    def reconfigure(self, plan: Plan) -> None:
+        """Request another plan."""
         self.wish = plan
 
 

@@ -115,9 +115,9 @@ class Cluster:
         """Nobody knows what plans promise."""
         return None
 
-    def apply(self, plan: Plan) -> None:
-        """Wish for another plan."""
-        self.engine.apply(placed(plan, self._topology, self._nodes))
+    def reconfigure(self, plan: Plan) -> None:
+        """Request another plan."""
+        self.engine.reconfigure(placed(plan, self._topology, self._nodes))
 
     def start(self, tell: Callable[[Event], None]) -> None:
         """Begin; events tell of plans without places."""

@@ -10,7 +10,8 @@ import pyarrow as pa
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.io.generate import BLOCK_ROWS
-from anabranch.operators.shared import Bucket, Shared, shared
+from anabranch.operators.base import Operator
+from anabranch.operators.shared import Bucket, shared
 
 BUCKETS = 8
 ROUNDS = 112
@@ -54,7 +55,7 @@ def _own(batch: pa.RecordBatch, bucket: Bucket) -> np.ndarray[Any, np.dtype[np.i
     return np.flatnonzero(batch["id"].to_numpy() % bucket.count == bucket.index)
 
 
-def _work(rounds: int) -> Shared:
+def _work(rounds: int) -> Operator:
     @shared(out="id: int64, nth: int64, y: double", buckets=BUCKETS)
     def work(batch: pa.RecordBatch, bucket: Bucket) -> Any:
         rows = _own(batch, bucket)

@@ -73,15 +73,15 @@ class Controls:
             wished = self._planned(base, wish, run.engine.cores)
             words = base.diff(wished)
             if words:
-                self._apply(run, wished, "; ".join(words))
+                self._reconfigure(run, wished, "; ".join(words))
                 self._asked = (now, wished)
         return {"will": words, "plan": repr(wished)}
 
-    def _apply(self, run: Run, wished: Plan, what: str) -> None:
+    def _reconfigure(self, run: Run, wished: Plan, what: str) -> None:
         """Wish for a plan. It may be in force at once, so the reason is told before it."""
         run.hear(Decision(run.engine.seconds, BY_HAND, Kind.APPLIED, what))
         try:
-            run.apply(wished)
+            run.reconfigure(wished)
         except AnabranchError as error:
             run.hear(Decision(run.engine.seconds, BY_HAND, Kind.FAILED, str(error)))
             raise
