@@ -41,8 +41,8 @@ _EXPECTED = re.compile(r"Expected `(\w+)[^`]*`(?: of length (\d+)| ([<>]=?) (\S+
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
-@dataclass(frozen=True)
-class Misfit(Exception):
+@dataclass(eq=False)
+class Misfit(ValueError):
     """A value that the type of its field does not allow.
 
     Attributes:

@@ -15,7 +15,7 @@ from anabranch.errors import PlanError, Subject, nearest
 from anabranch.events import Shape
 from anabranch.flow import Flow
 from anabranch.planning.bucket_map import BucketMap, balanced, moved, rebalanced
-from anabranch.planning.documents import Misfit, fitted
+from anabranch.planning.documents import fitted
 from anabranch.planning.regions import Region, RegionKind, regions
 from anabranch.planning.shape import shape_of
 
@@ -222,7 +222,7 @@ class Plan:
         """From JSON text written by `to_json`."""
         try:
             return fitted(json.loads(text), Plan)
-        except (ValueError, RecursionError, Misfit) as error:
+        except (ValueError, RecursionError) as error:
             raise PlanError(
                 Subject("plan"),
                 "JSON with flow, fingerprint, regions and sources",
