@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -107,9 +108,10 @@ def as_document(
         place: The path to the value in the file.
         strict: Whether fields that the type lacks are refused.
     """
+    described: object = kind  # type[T] is not Hashable to mypy
     try:
         if strict:
-            _require_names(inspect.type_info(kind), content, "")
+            _require_names(_described(described), content, "")
         return fitted(content, kind)
     except Misfit as misfit:
         raise refused(file, place + misfit.place, misfit.expected, misfit.got, misfit.remedy) from (
@@ -147,6 +149,11 @@ def is_number(value: object, positive: bool = False) -> bool:
         return False
     # Whole numbers may be too long to become floats.
     return (0 < value <= MOST) or (value == 0 and not positive)
+
+
+@cache
+def _described(kind: Any) -> inspect.Type:
+    return inspect.type_info(kind)
 
 
 def _without_nulls(content: dict[str, Any]) -> dict[str, Any]:
