@@ -198,16 +198,26 @@ BAD_MACHINES = {
     "rows missing": (
         {"sockets": 3, "cores_per_socket": 1, "latency_ns": SQUARE},
         "latency_ns",
-        "2 rows",
+        "rows of [2, 2]",
     ),
     "row too short": (
         {"sockets": 2, "cores_per_socket": 1, "bandwidth_mb_s": [[1, 2], [1]]},
-        "bandwidth_mb_s[1]",
-        "1",
+        "bandwidth_mb_s",
+        "rows of [2, 1]",
     ),
     "negative latency": (
         {"sockets": 2, "cores_per_socket": 1, "latency_ns": [[0, -1], [1, 0]]},
         "latency_ns[0]",
+        "-1",
+    ),
+    "overheads of no engine": (
+        {"cores": 2, "overheads": [{"replication": 1}]},
+        ".overheads",
+        '[{"replication": 1}]',
+    ),
+    "overheads of an engine": (
+        {"cores": 2, "overheads": {"local": {"replication": -1}}},
+        ".overheads.local.replication",
         "-1",
     ),
     "no cores": ({"sockets": 2}, "cores_per_socket", "['sockets']"),

@@ -1,5 +1,6 @@
 """Profiles and machines, and that their files hold what they say."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -119,3 +120,24 @@ def test_sockets_are_spread_over_nodes_in_order():
 def test_one_core_has_nothing_to_share():
     assert replace(Machine.of_cores(1), parallel_share=0.5).capacity == 1.0
     assert replace(Machine.of_cores(4), parallel_share=0.9).capacity == pytest.approx(3.6)
+
+
+@pytest.mark.parametrize(
+    ("data", "meant"),
+    [
+        ({"operators": [{"nme": "a", "cost": 1}]}, "name"),
+        ({"operators": [{"name": "a", "cost": 1, "state": "statefull"}]}, "stateful"),
+        ({"operators": [{"name": "a", "cost": 1}], "unit": "nss"}, "ns"),
+        ({"operators": [{"name": "a", "cost": 1}], "overheads": {"replicaton": 1}}, "replication"),
+    ],
+)
+def test_a_misspelt_name_or_word_is_answered_with_the_nearest(data: object, meant: str):
+    with pytest.raises(PlanError) as caught:
+        read_profile(json.dumps(data))
+    assert caught.value.remedy == f"did you mean {meant!r}?"
+
+
+def test_a_field_that_is_null_is_a_field_that_is_left_out():
+    plain = read_profile('{"operators": [{"name": "a", "cost": 1}]}')
+    text = '{"operators": [{"name": "a", "cost": 1, "rate": null}], "overheads": null}'
+    assert read_profile(text) == plain

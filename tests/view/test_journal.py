@@ -128,27 +128,27 @@ ROWLESS = SOURCE | {"rows": ""}
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (ENDED | {"at_s": "soon"}, 'RunEnded.at_s is "soon", not a number'),
-        (ENDED | {"at_s": float("nan")}, "RunEnded.at_s is NaN, not a number"),
-        (ENDED | {"at_s": 10**400}, f"RunEnded.at_s is {'1'.ljust(60, '0')}, not a number"),
-        (ENDED | {"at_s": None}, "RunEnded.at_s is null, not a number"),
-        (ENDED | {"rows_in": 1.5}, "RunEnded.rows_in is 1.5, not a whole number"),
-        (ENDED | {"rows_in": True}, "RunEnded.rows_in is true, not a whole number"),
-        (ENDED | {"ended": 1}, "RunEnded.ended is 1, not true or false"),
-        (ENDED | {"error": ["é"]}, 'RunEnded.error is ["é"], not a text'),
-        ({"event": "RunEnded", "at_s": 1.0}, "RunEnded.rows_in is missing"),
-        ({"event": "Observed", "observation": 5}, "Observed.observation is 5, not an object"),
+        (ENDED | {"at_s": "soon"}, 'RunEnded: at_s is "soon", not a number'),
+        (ENDED | {"at_s": float("nan")}, 'RunEnded: at_s is "NaN", not a number'),
+        (ENDED | {"at_s": 10**400}, f"RunEnded: at_s is 1{'0' * 56}…, not a finite number"),
+        (ENDED | {"at_s": None}, "RunEnded: at_s is null, not a number"),
+        (ENDED | {"rows_in": 1.5}, "RunEnded: rows_in is 1.5, not a whole number"),
+        (ENDED | {"rows_in": True}, "RunEnded: rows_in is true, not a whole number"),
+        (ENDED | {"ended": 1}, "RunEnded: ended is 1, not true or false"),
+        (ENDED | {"error": ["é"]}, 'RunEnded: error is ["é"], not a text'),
+        ({"event": "RunEnded", "at_s": 1.0}, "RunEnded: it lacks a field 'rows_in'"),
+        ({"event": "Observed", "observation": 5}, "Observed: observation is 5, not an object"),
         (
             {"event": "Observed", "observation": SEEN | {"sources": {}}},
-            "Observed.observation.sources is {}, not a list",
+            "Observed: observation.sources is {}, not a list",
         ),
         (
             {"event": "Observed", "observation": SEEN | {"sources": [SOURCE, ROWLESS]}},
-            'Observed.observation.sources[1].rows is "", not a whole number',
+            'Observed: observation.sources[1].rows is "", not a whole number',
         ),
         (
             {"event": "Decision", "at_s": 1.0, "policy": "p", "outcome": "dreamt", "why": ""},
-            'Decision.outcome is "dreamt", not a word that is known',
+            'Decision: outcome is "dreamt", not a word that is known',
         ),
     ],
 )  # fmt: skip
@@ -184,7 +184,7 @@ def test_many_problems_are_counted_and_the_first_ones_named(events, tmp_path):
 
 def test_a_first_event_that_does_not_fit_is_refused_with_its_field(tmp_path):
     (tmp_path / "bad").write_text(json.dumps(ENDED | {"at_s": "soon"}) + "\n")
-    with pytest.raises(UnknownNameError, match='at_s is "soon", not a number'):
+    with pytest.raises(UnknownNameError, match='RunEnded: at_s is "soon", not a number'):
         list(read_journal(tmp_path / "bad"))
 
 

@@ -37,7 +37,7 @@ from anabranch.engines.simulator.simulation import Simulation
 from anabranch.errors import Subject
 from anabranch.events import Observation
 from anabranch.planning.answer import RegionChoice
-from anabranch.planning.fields import Fields
+from anabranch.planning.documents import as_document, parsed
 from anabranch.planning.machine import Machine, with_overheads
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import Profile
@@ -105,8 +105,9 @@ def prepare(profiled: Profiled, machine: Machine, plan: Path | None) -> Case:
     found = with_overheads(profiled.profile, machine)
     title = flow.name if flow else found.app or "profile"
     text = None if plan is None else read_text(plan, "a plan", "anabranch plan … --json")
-    if text is not None and plan is not None and not _fields(text, plan.name).has("fingerprint"):
-        specs = [RegionSpec(r.operators[0], r) for r in read_answer(text, plan.name)]
+    answer = None if text is None or plan is None else _answered(text, plan.name)
+    if answer is not None:
+        specs = [RegionSpec(region.operators[0], region) for region in answer]
         shown = [Watched(s.name, s.choice.pipelines, s.choice.replicas) for s in specs]
         return Case(title, found, specs, shown, named_by_operators(found))
     flow = flow or flow_of(found)
@@ -116,20 +117,20 @@ def prepare(profiled: Profiled, machine: Machine, plan: Path | None) -> Case:
     return Case(title, found, specs, watched(chosen), names_of(flow, found))
 
 
-def read_answer(text: str, name: str) -> list[RegionChoice]:
-    """The regions of what `anabranch plan PROFILE.json --json` has written."""
-    return [
-        RegionChoice(
-            tuple(tuple(pipeline) for pipeline in fields.items("pipelines")),
-            fields.whole("replicas"),
-            tuple(fields.items("placement", [])),
-        )
-        for fields in _fields(text, name).objects("regions")
-    ]
+@dataclass(frozen=True)
+class _PlannedRegions:
+    """The part of an answer that is simulated."""
+
+    regions: tuple[RegionChoice, ...]
 
 
-def _fields(text: str, name: str) -> Fields:
-    return Fields.of(text, Subject("plan", name))
+def _answered(text: str, name: str) -> tuple[RegionChoice, ...] | None:
+    """The regions of what `anabranch plan PROFILE.json --json` wrote; None for a flow's plan."""
+    file = Subject("plan", name)
+    content = parsed(text, file)
+    if "fingerprint" in content:
+        return None
+    return as_document(content, file, _PlannedRegions, strict=False).regions
 
 
 def outcome(

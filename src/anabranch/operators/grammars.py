@@ -53,7 +53,7 @@ class Json(ReadTogether):
     name = "a JSON object"
     blank = "{}"
     stops_at_bad = True
-    patience = 2.5
+    patience = 1.0
 
     def __init__(self, out: pa.Schema) -> None:
         """Say which fields."""

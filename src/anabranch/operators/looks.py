@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Meta
 
 from anabranch.state.key_words import Mask
 
@@ -66,10 +69,19 @@ class JsonLooks:
 
     def __init__(self, columns: pa.Schema) -> None:
         """Say which fields."""
-        self._fields = [(f, f.name, _is_possible(f.type), _is_right(f.type)) for f in columns]
+        self._fields = [(f, f.name, _is_possible(f.type)) for f in columns]
+        self._decode = _decoder(columns).decode
 
     def of(self, text: str) -> bool | str:
         """Whether a text looks right; if it is surely wrong, why."""
+        try:
+            self._decode(text)
+        except (ValueError, RecursionError):
+            return self._doubt(text)
+        return True
+
+    def _doubt(self, text: str) -> bool | str:
+        """Why a text is surely wrong; False if that is not sure."""
         try:
             found = json.loads(text, strict=False)
         except json.JSONDecodeError:
@@ -78,14 +90,11 @@ class JsonLooks:
             return False
         if not isinstance(found, dict):
             return NO_OBJECT
-        right = True
-        for field, name, is_possible, is_right in self._fields:
+        for field, name, is_possible in self._fields:
             value = found.get(name)
-            if value is not None:
-                if not is_possible(value):
-                    return no_such_value(field, value)
-                right = right and is_right(value)
-        return right
+            if value is not None and not is_possible(value):
+                return no_such_value(field, value)
+        return False
 
 
 def no_such_value(field: pa.Field, value: Any) -> str:
@@ -127,24 +136,29 @@ def _is_possible(kind: pa.DataType) -> Check:
     return lambda value: True
 
 
-def _is_right(kind: pa.DataType) -> Check:
-    """Whether a value in JSON looks as a type should."""
+@lru_cache(maxsize=64)
+def _decoder(columns: pa.Schema) -> msgspec.json.Decoder[Any]:
+    """What reads a JSON object whose fields look as their types should."""
+    names = {f"f{place}": name for place, name in enumerate(columns.names)}
+    fields = [(f"f{n}", _right(f.type) | None, None) for n, f in enumerate(columns)]
+    return msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=names, gc=False))
+
+
+def _right(kind: pa.DataType) -> Any:
+    """The values of JSON that look as a type should, as a type of msgspec."""
     if pa.types.is_integer(kind):
-        bound = 10 ** _DIGITS[kind.bit_width]
-        return lambda value: type(value) is int and abs(value) < bound
+        most = 10 ** _DIGITS[kind.bit_width] - 1
+        least = -most if pa.types.is_signed_integer(kind) else 0
+        return Annotated[int, Meta(ge=least, le=most)]
     if pa.types.is_floating(kind):
-        return lambda value: type(value) in (int, float)
+        return float
     if pa.types.is_boolean(kind):
-        return lambda value: type(value) is bool
+        return bool
     if pa.types.is_list(kind):
-        each = _is_right(kind.value_type)
-        return lambda value: type(value) is list and all(v is None or each(v) for v in value)
+        return list[_right(kind.value_type) | None]  # type: ignore[misc]
     if pa.types.is_struct(kind):
-        return lambda value: type(value) is dict
-    if pa.types.is_timestamp(kind):
-        time = re.compile(_TIME)
-        return lambda value: type(value) is str and time.fullmatch(value) is not None
-    return lambda value: type(value) is str
+        return dict
+    return Annotated[str, Meta(pattern=rf"^(?:{_TIME})\Z")] if pa.types.is_timestamp(kind) else str
 
 
 def _shapes(kind: pa.DataType) -> tuple[str | None, str]:

@@ -8,6 +8,7 @@ from math import ceil, inf
 from typing import Any
 
 from anabranch.graph import StateKind
+from anabranch.planning.documents import Count
 from anabranch.planning.profile import OperatorProfile, Profile
 
 
@@ -22,7 +23,7 @@ class RegionChoice:
     """
 
     pipelines: tuple[tuple[str, ...], ...]
-    replicas: int = 1
+    replicas: Count = 1
     placement: tuple[int, ...] = ()
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from anabranch.errors import PlanError, Subject
+from anabranch.planning.documents import Amount, Count, Positive, Text
 from anabranch.planning.models.spark import SparkCosts
 from anabranch.planning.profile import NANOSECONDS, Overheads, Profile
 
@@ -41,17 +42,17 @@ class Machine:
         8
     """
 
-    name: str
-    sockets: int
-    cores_per_socket: int
-    ghz: float | None = None
-    cache_line_bytes: int = 64
-    latency_ns: Matrix = ()
-    bandwidth_mb_s: Matrix = ()
-    nodes: int = 1
-    network_us: float = 0.0
-    network_mb_s: float | None = None
-    parallel_share: float = 1.0
+    name: Text
+    sockets: Count
+    cores_per_socket: Count
+    ghz: Positive | None = None
+    cache_line_bytes: Count = 64
+    latency_ns: tuple[tuple[Amount, ...], ...] = ()
+    bandwidth_mb_s: tuple[tuple[Positive, ...], ...] = ()
+    nodes: Count = 1
+    network_us: Amount = 0.0
+    network_mb_s: Positive | None = None
+    parallel_share: Positive = 1.0
     overheads: Mapping[str, Overheads] = field(default_factory=dict)
     spark: SparkCosts | None = None
 

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from anabranch.errors import PlanError, Subject
-from anabranch.planning.fields import Fields, is_number
-from anabranch.planning.machine import Machine, Matrix
+from anabranch.planning.documents import Count, as_document, parsed, refused
+from anabranch.planning.machine import Machine
 from anabranch.planning.profile import Overheads
-from anabranch.planning.spark_file import read_spark_costs
+from anabranch.planning.spark_file import spark_costs
 
 
 def read_machine(text: str, name: str = "machine") -> Machine:
@@ -23,70 +23,28 @@ def read_machine(text: str, name: str = "machine") -> Machine:
         4
     """
     file = Subject("machine", name)
-    fields = Fields.of(text, file)
-    if not fields.has("cores_per_socket") and not fields.has("cores"):
-        raise PlanError(
-            file, "sockets and cores_per_socket, or cores", str(fields.names()), "add them"
-        )
-    sockets = fields.whole("sockets", 1)
-    return Machine(
-        fields.text("name", name),
-        sockets,
-        _cores_per_socket(fields, sockets),
-        fields.number("ghz", None, positive=True),
-        fields.whole("cache_line_bytes", 64),
-        _matrix(fields, "latency_ns", sockets),
-        _matrix(fields, "bandwidth_mb_s", sockets, positive=True),
-        fields.whole("nodes", 1),
-        fields.number("network_us", 0.0),
-        fields.number("network_mb_s", None, positive=True),
-        fields.number("parallel_share", 1.0, positive=True),
-        _overheads(fields),
-        read_spark_costs(text, name),
-    )
+    content = parsed(text, file)
+    if not content.keys() & {"cores_per_socket", "cores"}:
+        expected = "sockets and cores_per_socket, or cores"
+        raise PlanError(file, expected, str(list(content)), "add them")
+    usual = {"name": name, "sockets": 1, "cores_per_socket": _cores_per_socket(content, file)}
+    spark_costs(content, file)
+    overheads = content.get("overheads")
+    for engine, each in overheads.items() if isinstance(overheads, dict) else ():
+        as_document(each, file, Overheads, f".overheads.{engine}", strict=False)
+    return as_document(usual | content, file, Machine, strict=False)
 
 
-def _cores_per_socket(fields: Fields, sockets: int) -> int:
-    if fields.has("cores_per_socket"):
-        cores: int = fields.whole("cores_per_socket")
-        return cores
-    cores = fields.whole("cores")
+def _cores_per_socket(content: dict[str, Any], file: Subject) -> int:
+    """Spread the cores over the sockets, where a file says how many there are in all."""
+    if "cores_per_socket" in content:
+        return 1
+    cores = as_document(content["cores"], file, Count, ".cores")
+    sockets = as_document(content.get("sockets", 1), file, Count, ".sockets")
     if cores % sockets:
-        raise fields.refuse("cores", f"a multiple of {sockets} sockets", "give cores_per_socket")
+        expected = f"a multiple of {sockets} sockets"
+        raise refused(file, ".cores", expected, str(cores), "give cores_per_socket")
     return cores // sockets
-
-
-def _matrix(fields: Fields, field: str, sockets: int, positive: bool = False) -> Matrix:
-    rows = fields.items(field, [])
-    if rows and len(rows) != sockets:
-        raise PlanError(
-            fields.place(field),
-            f"{sockets} rows, one per socket",
-            f"{len(rows)} rows",
-            "give a row per socket with a value per socket",
-        )
-    for number, row in enumerate(rows):
-        where = fields.place(f"{field}[{number}]")
-        if not isinstance(row, list) or len(row) != sockets:
-            size = f"{len(row)}" if isinstance(row, list) else json.dumps(row)
-            raise PlanError(where, f"{sockets} values, one per socket", size, "complete the row")
-        for value in row:
-            if not is_number(value, positive):
-                least = "above 0" if positive else "of 0 or more"
-                raise PlanError(where, f"numbers {least}", json.dumps(value), "measure again")
-    return tuple(tuple(float(value) for value in row) for row in rows)
-
-
-def _overheads(fields: Fields) -> dict[str, Overheads]:
-    by_engine = fields.object("overheads")
-    found: dict[str, Overheads] = {}
-    for engine in by_engine.names() if by_engine else []:
-        each = by_engine.object(engine) if by_engine else None
-        if each is not None:
-            found[engine] = Overheads(
-                each.number("thread_switch", 0.0), each.number("replication", 0.0)
-            )
-    return found
 
 
 def machine_text(machine: Machine) -> str:

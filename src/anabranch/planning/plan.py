@@ -16,6 +16,7 @@ from anabranch.errors import PlanError, Subject, nearest
 from anabranch.events import Shape
 from anabranch.flow import Flow
 from anabranch.planning.bucket_map import BucketMap, balanced, moved, rebalanced
+from anabranch.planning.documents import fitted
 from anabranch.planning.regions import Region, RegionKind, regions
 from anabranch.planning.shape import shape_of
 
@@ -226,18 +227,12 @@ class Plan:
     def from_json(text: str) -> Plan:
         """From JSON text written by `to_json`."""
         try:
-            data = json.loads(text)
-            return Plan(
-                data["flow"],
-                data["fingerprint"],
-                tuple(_region_from(r) for r in data["regions"]),
-                tuple(_source_from(s) for s in data["sources"]),
-            )
-        except (ValueError, KeyError, TypeError) as error:
+            return fitted(json.loads(text), Plan)
+        except (ValueError, RecursionError) as error:
             raise PlanError(
                 Subject("plan"),
                 "JSON with flow, fingerprint, regions and sources",
-                f"{type(error).__name__}: {error}",
+                str(error),
                 "write it with Plan.to_json or `anabranch plan --json`",
             ) from error
 
@@ -371,29 +366,3 @@ def _source_line(plan: SourcePlan) -> str:
     readers = f"{plan.replicas} reader" + ("s" if plan.replicas > 1 else "")
     limit = f", {plan.in_flight_limit} in flight" if plan.in_flight_limit else ""
     return f"source {plan.source}: {readers}, {plan.batch_rows} rows a batch{limit}"
-
-
-def _region_from(data: dict[str, Any]) -> RegionPlan:
-    return RegionPlan(
-        data["region"],
-        tuple(tuple(p) for p in data["pipelines"]),
-        _whole(data["replicas"]),
-        tuple(_whole(owner) for owner in data["bucket_map"]),
-        tuple(data["placement"]),
-    )
-
-
-def _source_from(data: dict[str, Any]) -> SourcePlan:
-    limit = data["in_flight_limit"]
-    return SourcePlan(
-        data["source"],
-        _whole(data["replicas"]),
-        None if limit is None else _whole(limit),
-        _whole(data["batch_rows"]),
-    )
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError(f"{value!r} is no whole number")
-    return value

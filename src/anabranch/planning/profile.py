@@ -16,6 +16,7 @@ from math import isfinite
 
 from anabranch.errors import PlanError, Subject, nearest
 from anabranch.graph import StateKind
+from anabranch.planning.documents import Amount, Count, Index, Positive, Share, Text
 
 MOST = 1e100
 """Beyond this, times and rates are slips of the pen, and sums of them no numbers."""
@@ -43,19 +44,19 @@ class OperatorProfile:
             Told by live measurements; profiles of files count it as cost.
     """
 
-    name: str
-    cost: float
-    selectivity: float = 1.0
+    name: Text
+    cost: Amount
+    selectivity: Amount = 1.0
     state: StateKind = StateKind.STATELESS
     key: tuple[str, ...] = ()
-    max_replicas: int | None = None
-    tuple_bytes: float = 0.0
-    memory_bytes: float = 0.0
-    rate: float = 1.0
-    cost_p99: float | None = None
-    keys: int | None = None
-    hottest_key_share: float | None = None
-    wait: float = 0.0
+    max_replicas: Count | None = None
+    tuple_bytes: Amount = 0.0
+    memory_bytes: Amount = 0.0
+    rate: Positive = 1.0
+    cost_p99: Amount | None = None
+    keys: Index | None = None
+    hottest_key_share: Share | None = None
+    wait: Amount = 0.0
 
     @property
     def held(self) -> float:
@@ -79,8 +80,8 @@ class Overheads:
     `thread_switch` is Pipelined Fission's δ; `replication` its c_p, paid log2(replicas) times.
     """
 
-    thread_switch: float = 0.0
-    replication: float = 0.0
+    thread_switch: Amount = 0.0
+    replication: Amount = 0.0
 
 
 @dataclass(frozen=True)

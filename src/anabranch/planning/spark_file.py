@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import asdict
 
 from anabranch.errors import Subject
-from anabranch.planning.fields import Fields
+from anabranch.planning.documents import as_document, parsed
 from anabranch.planning.models.spark import SparkCosts
 
 
@@ -19,12 +20,13 @@ def read_spark_costs(text: str, name: str = "machine") -> SparkCosts | None:
         >>> read_spark_costs('{"cores": 2}') is None
         True
     """
-    given = Fields.of(text, Subject("machine", name)).object("spark")
-    if given is None:
-        return None
-    names = [field.name for field in fields(SparkCosts)]
-    given.only(*names)
-    return SparkCosts(given.number("batch_s"), *(given.number(n, 0.0) for n in names[1:]))
+    file = Subject("machine", name)
+    return spark_costs(parsed(text, file), file)
+
+
+def spark_costs(content: Mapping[str, object], file: Subject) -> SparkCosts | None:
+    """Return Spark's costs in the content of a machine's file."""
+    return as_document(content["spark"], file, SparkCosts, ".spark") if "spark" in content else None
 
 
 def with_spark_costs(text: str, costs: SparkCosts) -> str:

@@ -12,18 +12,17 @@ millisecond, and what has been told is in the file, whatever happens to the proc
 from __future__ import annotations
 
 import json
-import sys
-import types
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
-from enum import Enum
-from functools import cache
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args
+
+import msgspec
 
 from anabranch.errors import Subject, UnknownNameError
 from anabranch.events import Event
+from anabranch.planning.documents import Misfit, fitted
 from anabranch.view.answers import counted
 
 EVENTS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Event)}
@@ -31,8 +30,6 @@ BEGINNING = 100
 """So many bytes tell a journal from another file."""
 NAMED = 5
 """So many problems of a file are kept in words; the others are counted."""
-MOST = sys.float_info.max
-NUMBERS = {int: "a whole number", float: "a number"}
 
 
 def to_object(event: Event) -> dict[str, Any]:
@@ -43,14 +40,14 @@ def to_object(event: Event) -> dict[str, Any]:
         >>> to_object(RunEnded(2.0, 10, 3, ended=True))
         {'event': 'RunEnded', 'at_s': 2.0, 'rows_in': 10, 'rows_out': 3, 'ended': True, 'error': ''}
     """
-    return {"event": type(event).__name__, **asdict(event)}
+    return {"event": type(event).__name__, **msgspec.to_builtins(event)}
 
 
 def from_object(content: Mapping[str, Any]) -> Event:
     """The event that `to_object` described; fields that are not known are left out.
 
     Raises:
-        ValueError: A field is missing or is of another type; says which one.
+        Misfit: A field is missing or is of another type; says which one.
 
     Example:
         >>> from_object(
@@ -58,8 +55,7 @@ def from_object(content: Mapping[str, Any]) -> Event:
         ... )
         RunEnded(at_s=2.0, rows_in=1, rows_out=1, ended=True, error='')
     """
-    name = content["event"]
-    event: Event = _read(EVENTS[name], content, name)
+    event: Event = fitted(content, EVENTS[content["event"]])
     return event
 
 
@@ -149,7 +145,7 @@ def read_journal(path: Path, unread: Unread | None = None) -> Iterator[Event]:
         yield _first_event(path, file.readline())
         for number, line in enumerate(file, start=2):
             try:
-                content = json.loads(line)
+                content = _parsed(line)
                 if content["event"] in EVENTS or not isinstance(content["event"], str):
                     yield from_object(content)
             except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -157,9 +153,14 @@ def read_journal(path: Path, unread: Unread | None = None) -> Iterator[Event]:
                     unread.note(f"line {number}", _why(line, error))
 
 
+def _parsed(line: str) -> Any:
+    """Parse a line; NaN, which Python writes and no browser reads, is no number but a text."""
+    return json.loads(line, parse_constant=str)
+
+
 def _first_event(path: Path, line: str) -> Event:
     try:
-        return from_object(json.loads(line))
+        return from_object(_parsed(line))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _no_journal(
             path, _why(line, error), "write one with `anabranch run APP --journal FILE`"
@@ -168,8 +169,8 @@ def _first_event(path: Path, line: str) -> Event:
 
 def _why(line: str, error: Exception) -> str:
     """What is wrong with a line: a field of an event, or all of it."""
-    if isinstance(error, _Unfit):
-        return str(error)
+    if isinstance(error, Misfit):
+        return f"{_parsed(line)['event']}: {error}"
     return line[:60].strip() or ("an empty line" if line else "an empty file")
 
 
@@ -189,55 +190,3 @@ def _no_journal(path: Path, got: str, remedy: str) -> UnknownNameError:
     return UnknownNameError(
         Subject("file", str(path)), "a journal: a line of JSON for every event", got, remedy
     )
-
-
-class _Unfit(ValueError):
-    """A field that does not hold what it should."""
-
-
-def _read(kind: Any, value: Any, where: str) -> Any:
-    """A value of JSON in the type that a field has."""
-    if is_dataclass(kind):
-        return _read_fields(kind, value, where)
-    if get_origin(kind) is tuple:
-        _require(isinstance(value, list), where, value, "a list")
-        inner = get_args(kind)[0]
-        return tuple(_read(inner, each, f"{where}[{n}]") for n, each in enumerate(value))
-    if get_origin(kind) in (Union, types.UnionType):
-        inner = next(each for each in get_args(kind) if each is not types.NoneType)
-        return None if value is None else _read(inner, value, where)
-    if issubclass(kind, Enum):
-        _require(value in [each.value for each in kind], where, value, "a word that is known")
-        return kind(value)
-    if kind in (int, float):
-        _require(_is_number(kind, value), where, value, NUMBERS[kind])
-        return kind(value)
-    _require(isinstance(value, kind), where, value, "a text" if kind is str else "true or false")
-    return value
-
-
-def _read_fields(kind: Any, value: Any, where: str) -> Any:
-    _require(isinstance(value, dict), where, value, "an object")
-    hints = _hints(kind)
-    for each in fields(kind):
-        if each.name not in value and each.default is each.default_factory is MISSING:
-            raise _Unfit(f"{where}.{each.name} is missing")
-    known = [name for name in hints if name in value]
-    return kind(**{name: _read(hints[name], value[name], f"{where}.{name}") for name in known})
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _is_number(kind: type, value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    # Neither infinite nor "NaN", which Python writes and no browser reads.
-    return isinstance(value, int | kind) and abs(value) <= MOST
-
-
-def _require(fits: bool, where: str, value: object, expected: str) -> None:
-    if not fits:
-        raise _Unfit(f"{where} is {json.dumps(value, ensure_ascii=False)[:60]}, not {expected}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from anabranch.errors import PlanError, Subject
-from anabranch.planning.fields import is_number
+from anabranch.planning.documents import Amount, Index, Positive, Text, is_number
 
 COST, SELECTIVITY = "cost", "selectivity"
 
@@ -44,7 +44,7 @@ class Load:
     """
 
     points: tuple[tuple[float, float | None], ...]
-    source: str | None = None
+    source: Text | None = None
     linear: bool = False
 
     def __post_init__(self) -> None:
@@ -89,10 +89,10 @@ class Drift:
         of: `cost` or `selectivity`.
     """
 
-    operator: str
-    factor: float
-    at_s: float = 0.0
-    over_s: float = 0.0
+    operator: Text
+    factor: Positive
+    at_s: Amount = 0.0
+    over_s: Amount = 0.0
     of: str = COST
 
     def __post_init__(self) -> None:
@@ -130,13 +130,13 @@ class Straggler:
         replica: with the replica.
     """
 
-    factor: float
-    from_s: float = 0.0
-    until_s: float | None = None
-    socket: int | None = None
-    node: int | None = None
-    region: str | None = None
-    replica: int | None = None
+    factor: Positive
+    from_s: Amount = 0.0
+    until_s: Amount | None = None
+    socket: Index | None = None
+    node: Index | None = None
+    region: Text | None = None
+    replica: Index | None = None
 
     def __post_init__(self) -> None:
         """Exactly one place, and times in order."""
@@ -167,12 +167,12 @@ class SwitchCost:
         dip_s: for so long.
     """
 
-    pause_ms: float = 2.5
-    per_bucket_ms: float = 0.0
-    per_mb_ms: float = 0.0
-    bucket_bytes: float = 0.0
-    dip_share: float = 0.0
-    dip_s: float = 0.0
+    pause_ms: Amount = 2.5
+    per_bucket_ms: Amount = 0.0
+    per_mb_ms: Amount = 0.0
+    bucket_bytes: Amount = 0.0
+    dip_share: Amount = 0.0
+    dip_s: Amount = 0.0
 
     def __post_init__(self) -> None:
         """Check values."""
@@ -220,12 +220,12 @@ class Scenario:
     drifts: tuple[Drift, ...] = ()
     stragglers: tuple[Straggler, ...] = ()
     skew: Mapping[str, float] = field(default_factory=dict)
-    noise: float = 0.0
-    noise_s: float = 0.1
+    noise: Amount = 0.0
+    noise_s: Positive = 0.1
     switch: SwitchCost = LOCAL_SWITCH
-    queue_tuples: float = 4096
-    jumbo_tuples: float = 256
-    step_s: float = 0.02
+    queue_tuples: Positive = 4096
+    jumbo_tuples: Positive = 256
+    step_s: Positive = 0.02
 
     def __post_init__(self) -> None:
         """Check values."""

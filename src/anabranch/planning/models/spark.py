@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf
 
+from anabranch.planning.documents import Amount
+
 
 @dataclass(frozen=True)
 class SparkCosts:
@@ -32,12 +34,12 @@ class SparkCosts:
         sink_byte_ns: Per byte that goes to a sink by way of the driver, as all do but files.
     """
 
-    batch_s: float
-    stage_s: float = 0.0
-    task_s: float = 0.0
-    shuffle_row_ns: float = 0.0
-    shuffle_byte_ns: float = 0.0
-    sink_byte_ns: float = 0.0
+    batch_s: Amount
+    stage_s: Amount = 0.0
+    task_s: Amount = 0.0
+    shuffle_row_ns: Amount = 0.0
+    shuffle_byte_ns: Amount = 0.0
+    sink_byte_ns: Amount = 0.0
 
     def shuffle_s(self, rows: float, row_bytes: float = 0.0) -> float:
         """Time to hand tuples over to the next stage, by one task."""
