@@ -18,7 +18,7 @@ from anabranch.planning.planners.rlas_fix_u import rlas_fix_u
 from anabranch.planning.planners.round_robin import round_robin
 from anabranch.planning.planners.search.placing import Placing
 from anabranch.planning.planners.search.random_plans import random_plans
-from anabranch.reproduce.briskstream.inputs import APPLICATIONS, SERVERS, application, server
+from papers.briskstream.inputs import APPLICATIONS, SERVERS, application, server
 
 RANDOM_PLANS = 1000
 LONGEST_S = 3.0

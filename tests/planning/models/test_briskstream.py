@@ -14,7 +14,7 @@ from anabranch.planning.models.briskstream import rates
 from anabranch.planning.models.placed_rates import Fetch, RateModel
 from anabranch.planning.models.placed_units import fetch_ns, workload_of
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile, chain
-from anabranch.reproduce.briskstream.inputs import application, server
+from papers.briskstream.inputs import application, server
 from tests.sampling import some
 
 FAR = ((0.0, 300.0), (300.0, 0.0))

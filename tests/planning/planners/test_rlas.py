@@ -19,7 +19,7 @@ from anabranch.planning.planners.search.placing import Placing
 from anabranch.planning.planners.search.random_plans import random_plans
 from anabranch.planning.planners.search.replica_scaling import bottlenecks, by_work, scale
 from anabranch.planning.profile import OperatorProfile, chain
-from anabranch.reproduce.briskstream.inputs import APPLICATIONS, SERVERS, application, server
+from papers.briskstream.inputs import APPLICATIONS, SERVERS, application, server
 from tests.sampling import thorough
 
 FAR = ((0.0, 300.0), (300.0, 0.0))
