@@ -18,9 +18,8 @@ from anabranch.engines.simulator.simulation import Simulation
 from anabranch.errors import PlanError, Subject
 from anabranch.planning.answer import Answer, RegionChoice
 from anabranch.planning.machine import Machine, Matrix
-from anabranch.planning.models.briskstream import Rates, rates
 from anabranch.planning.models.placed_rates import Fetch, RateModel
-from anabranch.planning.models.placed_units import Workload, fetch_ns, workload_of
+from anabranch.planning.models.placed_units import Workload, workload_of
 from anabranch.planning.planners.first_fit import first_fit
 from anabranch.planning.planners.os_placement import os_placement
 from anabranch.planning.planners.planner import Planner, Problem
@@ -32,6 +31,7 @@ from anabranch.planning.planners.search.placing import Placing
 from anabranch.planning.planners.search.replica_scaling import scale
 from anabranch.planning.profile import NANOSECONDS, Profile
 from papers.briskstream.inputs import APPLICATIONS, SERVERS, application, server
+from papers.briskstream.model import Rates, fetch_ns, rates
 
 THOUSAND_PER_S = 1e6
 """A rate per nanosecond in thousand events a second, the unit of the paper's tables."""

@@ -47,6 +47,7 @@ from papers.briskstream.figures import (
 )
 from papers.claims import Claim, Machine
 from papers.paper import Paper, Picture, Reproduction, Table, Tell
+from papers.plots import bars, heat_map
 
 WITHIN_TRAYS = ("fd", "lr")
 """Applications that the paper says are kept within a tray."""
@@ -271,7 +272,7 @@ def _svg_8(found: Results) -> str:
         one.operator: {"execute": one.execute_ns, "remote access": one.fetch_ns}
         for one in found.breakdown
     }
-    return plots.bars("Figure 8: time per tuple", "ns", groups)
+    return bars("Figure 8: time per tuple", "ns", groups)
 
 
 def _figure_9(found: Results) -> Table:
@@ -328,7 +329,7 @@ def _svg_10(found: Results) -> str:
         }
         for one in found.gaps
     }
-    return plots.bars("Figure 10: gaps to ideal", "part of ideal", groups)
+    return bars("Figure 10: gaps to ideal", "part of ideal", groups)
 
 
 def _figure_12(found: Results) -> Table:
@@ -359,7 +360,7 @@ def _svg_12(found: Results) -> str:
         }
         for one in found.fixed
     }
-    return plots.bars("Figure 12: beliefs about remote access", "M events/s", groups)
+    return bars("Figure 12: beliefs about remote access", "M events/s", groups)
 
 
 def _figure_13(found: Results) -> Table:
@@ -391,7 +392,7 @@ def _svg_13(found: Results) -> str:
         }
         for one in found.placed
     }
-    return plots.bars("Figure 13: placement, by server", "part of RLAS's throughput", groups)
+    return bars("Figure 13: placement, by server", "part of RLAS's throughput", groups)
 
 
 def _figure_14(found: Results) -> Table:
@@ -435,7 +436,7 @@ def _figure_15(one: Pattern) -> Table:
 def _svg_15(one: Pattern) -> str:
     title = f"Figure 15: cores that wait for tuples, {one.server}"
     sockets = [f"S{number}" for number in range(len(one.fetching))]
-    return plots.heat_map(title, "to", "from", sockets, sockets, one.fetching, "{:.1f}")
+    return heat_map(title, "to", "from", sockets, sockets, one.fetching, "{:.1f}")
 
 
 def _figure_16(found: Results) -> Table:
@@ -465,7 +466,7 @@ def _svg_16(found: Results) -> str:
         one.factor.name.replace(" ", "\n"): {"words": one.words_per_s / 1e6}
         for one in found.factors
     }
-    return plots.bars("Figure 16: factors on our engine", "M words/s", groups)
+    return bars("Figure 16: factors on our engine", "M words/s", groups)
 
 
 def _thousands(values: Sequence[float]) -> list[str]:

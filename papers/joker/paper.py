@@ -31,6 +31,7 @@ from papers.joker.runs import (
     Traces,
 )
 from papers.paper import Paper, Picture, Reproduction, Table, Tell
+from papers.plots import bars
 
 RATE = "thousand tuples/s"
 MOST_POINTS = 120
@@ -249,7 +250,7 @@ def _plans_svg(found: tuple[Compared, ...]) -> str:
         }
         for each in found
     }
-    return plots.bars("Figure 32: throughput by factor of selectivities", RATE, groups)
+    return bars("Figure 32: throughput by factor of selectivities", RATE, groups)
 
 
 PAPER = Paper(

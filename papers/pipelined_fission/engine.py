@@ -33,8 +33,8 @@ from anabranch.planning.planners.planner import THREADS_PER_CORE, Problem
 from anabranch.planning.planners.registry import PLANNERS
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
 from anabranch.testing.busy import SINK, SOURCE, busy_flow
-from anabranch.testing.random_profiles import TABLE_1, ChainSettings, random_chain
 from papers.pipelined_fission.model import MEASURED, SEED, US_PER_UNIT, log_watch
+from papers.pipelined_fission.random_profiles import TABLE_1, ChainSettings, random_chain
 
 ROWS_A_BATCH = 64
 """Tuples of a jumbo tuple: few, since busy operators are dear, so that a run has many of them."""

@@ -22,7 +22,12 @@ from anabranch.planning.planners.exhaustive import count_plans
 from anabranch.planning.planners.planner import Planner, Problem
 from anabranch.planning.planners.registry import PLANNERS
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
-from anabranch.testing.random_profiles import DEFAULT_CORES, TABLE_1, ChainSettings, random_chain
+from papers.pipelined_fission.random_profiles import (
+    DEFAULT_CORES,
+    TABLE_1,
+    ChainSettings,
+    random_chain,
+)
 
 APPROACHES = ("sequential", "fission", "exact", "fission-only", "pipelining-only")
 MEASURED = ("sequential", "fission", "exact")

@@ -41,6 +41,7 @@ from papers.pipelined_fission.model import (
     replication_for,
     sweeps,
 )
+from papers.plots import heat_map
 
 FIGURE_4_OPERATORS, FIGURE_4_THREADS = (2, 4, 6, 8, 10), (2, 4, 8, 12, 16)
 THROUGHPUT = "tuples per 1000 units of time"
@@ -173,7 +174,7 @@ def _figure_4(found: Results) -> Table:
 
 
 def _svg_4(found: Results) -> str:
-    return plots.heat_map(
+    return heat_map(
         "Figure 4: digits of the number of plans",
         "most threads",
         "operators",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.planning.models.stretch import PURE, VIRTUAL, scales_to, threads_for
 from papers.claims import Claim, Machine, cannot, judge, judge_on, listed
 from papers.stretch.figure4 import Contest, Point
 from papers.stretch.figure5 import Elastic, Intra, Single, Switched
+from papers.stretch.model import PURE, VIRTUAL, scales_to, threads_for
 
 NOISE = 0.05
 """Differences that say nothing."""

@@ -33,12 +33,12 @@ from anabranch.io import collect, generate
 from anabranch.io.generate import BLOCK_ROWS
 from anabranch.io.reader import SourceReader
 from anabranch.operators.shared import Bucket, Shared, shared
-from anabranch.planning.models.stretch import LineCosts, fitted, line_rate_on
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind, regions
 from anabranch.state.gate import Gate
 from anabranch.state.positions import FIRST, START, Jumbo, Root, end, is_end
 from papers.claims import cores_here
+from papers.stretch.model import LineCosts, fitted, line_rate_on
 
 COLLECTOR = "T^O"
 

@@ -36,11 +36,11 @@ from anabranch.operators.base import Kernel, KernelContext, Outputs
 from anabranch.operators.scale_join import ScaleJoin, ScaleJoinKernel
 from anabranch.operators.scale_join_bands import band
 from anabranch.operators.scale_join_pairs import Candidates, Condition
-from anabranch.planning.models.stretch import threads_for
 from anabranch.planning.plan import Plan
 from anabranch.running import start
 from anabranch.state.positions import Jumbo, Root
 from papers.stretch.figure4 import Buffered, ByReference, Line, LineRun, middle_of
+from papers.stretch.model import threads_for
 from papers.stretch.pace import Pace, PacedSource
 
 BUCKETS = 112

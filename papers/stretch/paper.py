@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.planning.models.stretch import PURE, VIRTUAL, Rates, series
 from papers.claims import Claim, Machine, cores_here
 from papers.paper import Paper, Reproduction, Table, Tell
 from papers.stretch.claims import (
@@ -26,6 +25,7 @@ from papers.stretch.figure5 import (
     single,
     switch_often,
 )
+from papers.stretch.model import PURE, VIRTUAL, Rates, series
 
 PROVISIONED, DECOMMISSIONED = 1.2, 0.3
 """Loads that threads are added and taken away for."""

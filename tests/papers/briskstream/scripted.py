@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from anabranch.planning.answer import Answer, RegionChoice
-from anabranch.planning.models.briskstream import rates
 from anabranch.planning.planners.planner import Problem
 from papers.briskstream.factors import FactorRate, factors
 from papers.briskstream.figures import (
@@ -18,6 +17,7 @@ from papers.briskstream.figures import (
     Random,
     Scaling,
 )
+from papers.briskstream.model import rates
 from papers.briskstream.paper import Results
 
 

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from anabranch.planning.answer import Answer, RegionChoice
-from anabranch.planning.models.briskstream import rates
 from anabranch.planning.models.placed_units import workload_of
 from anabranch.planning.profile import OperatorProfile, chain
 from papers.briskstream import figures
@@ -18,6 +17,7 @@ from papers.briskstream.figures import (
     table_3,
 )
 from papers.briskstream.inputs import application, server
+from papers.briskstream.model import rates
 from tests.papers.briskstream.scripted import dealt_out
 
 READ = OperatorProfile("read", 100.0)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from anabranch.planning.models.stretch import PURE, VIRTUAL, series
 from papers.claims import Machine
 from papers.stretch.figure4 import Contest, LineRun, Point
 from papers.stretch.figure5 import Elastic, Intra, Phase, Seen, Single, Switched
+from papers.stretch.model import PURE, VIRTUAL, series
 from papers.stretch.paper import Results
 
 THREADS = (1, 2, 4)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from anabranch.planning.models.stretch import line_rate_on
 from papers.stretch.figure4 import contest, working
 from papers.stretch.figure5 import change_load, full_speed, rate_for, single, switch_often
+from papers.stretch.model import line_rate_on
 
 
 def test_a_contest_measures_both_ways_with_every_number_of_threads():

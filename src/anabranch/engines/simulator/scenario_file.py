@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 
 from anabranch.engines.simulator.scenario import (
     SWITCHES,
@@ -102,15 +101,3 @@ def _switch(fields: Fields) -> SwitchCost:
     given = numbers or Fields(Subject("field", "switch"), {})
     given.only(*usual)
     return SwitchCost(**{name: given.number(name, value) for name, value in usual.items()})
-
-
-def scenario_text(scenario: Scenario) -> str:
-    """A scenario as the text of a file, which `read_scenario` reads back."""
-    usual = asdict(Scenario())
-    data = {name: value for name, value in asdict(scenario).items() if value != usual[name]}
-    if "stragglers" in data:
-        data["stragglers"] = [
-            {name: value for name, value in each.items() if value is not None}
-            for each in data["stragglers"]
-        ]
-    return json.dumps(data, indent=2) + "\n"

@@ -6,7 +6,7 @@ import pytest
 from anabranch.graph import StateKind
 from anabranch.planning.answer import common_key
 from anabranch.planning.profile import Overheads
-from anabranch.testing.random_profiles import (
+from papers.pipelined_fission.random_profiles import (
     LEAST_COST,
     LEAST_SELECTIVITY,
     TABLE_1,

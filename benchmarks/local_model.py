@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log2
 
+from anabranch.engines.measuring.calibration import Calibrated
 from anabranch.graph import StateKind
 from anabranch.planning.answer import RegionChoice, kind_of
 from anabranch.planning.models.fission import (
@@ -45,6 +46,12 @@ class LocalCosts:
     replication_ns: float
     keyed_replication_ns: float
     batch_rows: int
+
+
+def local_costs(found: Calibrated, batch_rows: int) -> LocalCosts:
+    """What the local engine's model takes."""
+    copy, keyed_copy = (max(0.0, each[1]) for each in (found.stateless, found.partitioned))
+    return LocalCosts(found.overheads.thread_switch * batch_rows, copy, keyed_copy, batch_rows)
 
 
 def estimate(

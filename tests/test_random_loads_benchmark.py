@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from anabranch.engines.simulator.scenario import Scenario
-from anabranch.testing.random_loads import (
-    STEPS,
-    TRACES,
-    TraceSettings,
-    random_load,
-    random_troubles,
-)
-from anabranch.testing.random_profiles import random_chain
+from papers.pipelined_fission.random_profiles import random_chain
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+from random_loads import STEPS, TRACES, TraceSettings, random_load, random_troubles
 
 SETTINGS = TraceSettings()
 CAPACITY = 1000.0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import PlanError
-from anabranch.planning.models.stretch import (
+from papers.stretch.model import (
     PURE,
     VIRTUAL,
     LineCosts,

@@ -1,12 +1,19 @@
 """The local engine's model: what is paid per jumbo tuple, against sums worked out by hand."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
+from anabranch.engines.measuring.calibration import Calibrated
 from anabranch.graph import StateKind
 from anabranch.planning.answer import RegionChoice
 from anabranch.planning.models import fission
-from anabranch.planning.models.local import LocalCosts, estimate
 from anabranch.planning.profile import OperatorProfile, chain
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+from local_model import LocalCosts, estimate, local_costs
 
 FREE = LocalCosts(0.0, 0.0, 0.0, batch_rows=1000)
 HANDED = LocalCosts(100_000.0, 0.0, 0.0, batch_rows=1000)  # 0.1 µs a tuple of the source
@@ -80,3 +87,8 @@ def test_cores_bound_what_all_threads_do():
     found = estimate(WORDS, plan(), 1, FREE)
     assert found.throughput == pytest.approx(1 / 5)
     assert found.utilization == pytest.approx(1)
+
+
+def test_costs_follow_from_a_calibration_and_are_never_negative():
+    found = Calibrated((10.0, 12.5, 15.0), (-2.0, -1.0, 5.0), (40.0, 50.0, 60.0))
+    assert local_costs(found, 8192) == LocalCosts(12.5 * 8192, 0.0, 50.0, 8192)
