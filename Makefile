@@ -9,6 +9,7 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3 python; d
 WORKERS ?= 2
 SOAK_EXAMPLES ?= 20000
 SOAK_SECONDS ?= 600
+REPRODUCED ?= docs/reproduced
 LOCK_FLAGS ?=
 
 VENV := .venv
@@ -23,7 +24,7 @@ BENCHMARKS = $(if $(ONLY),$(ONLY:%=benchmarks/%.py),$(filter-out benchmarks/harn
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-all conformance lint format soak bench docs lock clean
+.PHONY: help install run test test-all conformance lint format soak bench reproduce docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -70,6 +71,9 @@ bench: $(INSTALLED) ## Run the benchmarks and rewrite docs/benchmarks.md (ONLY=n
 	$(BIN)/python benchmarks/write_docs.py $(RESULTS) docs/benchmarks.md || exit 1; \
 	if test -n "$$failed"; then echo "benchmarks that failed:$$failed" >&2; exit 1; fi
 
+reproduce: $(INSTALLED) ## Hold a paper's claims against this machine (PAPER=joker) and rewrite its page in docs/reproduced
+	$(BIN)/anabranch reproduce $(PAPER) --out $(REPRODUCED)
+
 docs: $(INSTALLED) ## Build the documentation site into build/site, warnings as errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -80,7 +84,7 @@ lock: $(LOCKED) ## Resolve requirements.lock again (LOCK_FLAGS=--upgrade for new
 
 clean: ## Remove .venv, caches and build output
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src papers tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The environment is made anew whenever the lock changes, so it never holds leftovers.
 $(LOCKED): requirements.lock

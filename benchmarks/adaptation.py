@@ -31,8 +31,8 @@ from anabranch.graph import StateKind
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.planning.regions import RegionKind, regions
-from anabranch.reproduce.stretch.pace import Pace, PacedSource
 from anabranch.testing.busy import Counting
+from papers.stretch.pace import Pace, PacedSource
 
 CHAIN = chain(
     [

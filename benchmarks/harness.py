@@ -31,6 +31,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[1]))  # benchmarks share inputs with `papers`
+
 LIBRARIES = ("numpy", "pyarrow", "pyspark", "polars")
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from harness import Report, main
+from local_model import LocalCosts, estimate, local_costs
 from model_cases import Case, choices, local_cases, spark_cases
 
 from anabranch.engines.engine import Options
@@ -22,15 +23,14 @@ from anabranch.engines.measuring.calibration import parallel_share, this_machine
 from anabranch.engines.measuring.calibration_spark import fit
 from anabranch.engines.measuring.profiling import profile_flow
 from anabranch.engines.simulator.engine import SimulatorEngine
-from anabranch.engines.spark.prediction import predicted_batch_s, reads_as
+from anabranch.engines.spark.prediction import predicted_batch_s
 from anabranch.engines.spark.session import session
 from anabranch.planning.for_flow import problem_for
 from anabranch.planning.machine import Machine
-from anabranch.planning.models.local import LocalCosts, estimate
 from anabranch.planning.models.spark import Slots, SparkCosts
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import Overheads, Profile
-from anabranch.testing.local_bench import calibrate_local, local_costs, steady_rate_per_s
+from anabranch.testing.local_bench import calibrate_local, steady_rate_per_s
 from anabranch.testing.spark_bench import spark_trials, tour_spark
 
 BAR = 0.15
@@ -147,6 +147,14 @@ def spark_moment(case: Case, machine: Machine) -> Moment:
     plan = reads_as(next(iter(case.plans.values())), case.jumbo_rows)
     profile = profile_flow(case.flow, PROFILED_BATCHES * case.jumbo_rows, plan)
     return Moment(profile, replace(machine, parallel_share=parallel_share(machine.cores)))
+
+
+def reads_as(plan: Plan, most_rows: int) -> Plan:
+    """The plan to profile with, so that steps get jumbo tuples as large as in Spark's tasks."""
+    for source in plan.sources:
+        rows = max(1, min(most_rows, source.batch_rows // source.replicas))
+        plan = plan.with_source(source.source, batch_rows=rows)
+    return plan
 
 
 def predict_spark(case: Case, plan: Plan, known: Moment, costs: SparkCosts) -> float:

@@ -14,7 +14,7 @@ from anabranch.planning.machine import Machine
 from anabranch.planning.planners.exact import exact
 from anabranch.planning.planners.fission import fission
 from anabranch.planning.planners.planner import Planner, Problem
-from anabranch.testing.random_profiles import DEFAULT_CORES, TABLE_1, random_chain
+from papers.pipelined_fission.random_profiles import DEFAULT_CORES, TABLE_1, random_chain
 
 STATELESS = replace(TABLE_1, stateless=1.0, partitioned=0.0)
 """Chains without anything stateful leave the most to choose from."""

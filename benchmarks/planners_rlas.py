@@ -7,7 +7,6 @@ from functools import partial
 from harness import Report, seconds
 
 from anabranch.planning.answer import Answer
-from anabranch.planning.models.briskstream import rates
 from anabranch.planning.planners.first_fit import first_fit
 from anabranch.planning.planners.os_placement import os_placement
 from anabranch.planning.planners.planner import Problem
@@ -17,8 +16,9 @@ from anabranch.planning.planners.rlas_fix_l import rlas_fix_l
 from anabranch.planning.planners.rlas_fix_u import rlas_fix_u
 from anabranch.planning.planners.round_robin import round_robin
 from anabranch.planning.planners.search.placing import Placing
-from anabranch.planning.planners.search.random_plans import random_plans
-from anabranch.reproduce.briskstream.inputs import APPLICATIONS, SERVERS, application, server
+from papers.briskstream.figures import random_placements
+from papers.briskstream.inputs import APPLICATIONS, SERVERS, application, server
+from papers.briskstream.model import rates
 
 RANDOM_PLANS = 1000
 LONGEST_S = 3.0
@@ -52,7 +52,9 @@ def shares_of(problem: Problem, answer: Answer) -> dict[str, float]:
     """What rivals reach, as a part of what RLAS does."""
     placing = Placing.of(problem)
     replicas = placing.replicas(answer)
-    drawn = placing.model().rates(random_plans(placing, RANDOM_PLANS, seed=1)).bounded
+    machine, limit = problem.machine, placing.room.limit
+    random = random_placements(placing.workload, machine.sockets, limit, RANDOM_PLANS, seed=1)
+    drawn = placing.model().rates(random).bounded
     reached = {
         "rlas_fix_l": rlas_fix_l(problem).throughput,
         "rlas_fix_u": rlas_fix_u(problem).throughput,

@@ -20,13 +20,13 @@ from typing import Any
 from policies_referee import BEST, MAPS
 from policies_runs import Arena, needed_changes, run, score
 from policies_tables import Done, as_json, cell, show_scenarios, show_summary
+from random_loads import TraceSettings
 
 from anabranch.adapt.guards import threads
 from anabranch.adapt.policy import Policy
 from anabranch.adapt.registry import POLICIES
 from anabranch.adapt.registry import policy as find_policy
 from anabranch.planning.plan import Plan
-from anabranch.testing.random_loads import TraceSettings
 
 SCENARIOS, QUICK_SCENARIOS = 200, 4
 WORKERS = 2

@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import harness  # noqa: F401  # puts `papers` on the path
 import numpy as np
 from numpy.random import Generator
+from random_loads import TRACES, TraceSettings, random_load, random_troubles
 
 from anabranch.adapt.seen import Limits
 from anabranch.adapt.topology import Topology
@@ -21,8 +23,7 @@ from anabranch.flow import Flow
 from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
-from anabranch.testing.random_loads import TRACES, TraceSettings, random_load, random_troubles
-from anabranch.testing.random_profiles import ChainSettings, random_chain, random_graph
+from papers.pipelined_fission.random_profiles import ChainSettings, random_chain, random_graph
 
 COST_US, READ_US = 10.0, 0.25
 STEP_S = NOISE_S = 0.5

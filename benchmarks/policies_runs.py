@@ -20,6 +20,7 @@ from typing import Any
 
 from policies_cases import Case, draw
 from policies_referee import BEST, NEAR, Conditions, Referee
+from random_loads import TraceSettings
 
 from anabranch.adapt.guards import threads
 from anabranch.adapt.policy import Policy
@@ -28,7 +29,6 @@ from anabranch.engines.engine import Options
 from anabranch.engines.simulator.engine import SimulatorEngine
 from anabranch.events import Decision, Event, Observed, Reconfiguration
 from anabranch.planning.plan import Plan
-from anabranch.testing.random_loads import TraceSettings
 
 WORTHWHILE = 1.5
 SLICE_S = 20.0

@@ -22,12 +22,13 @@ LAYERS = (
     {"engines", "adapt"},
     {"running"},
     {"testing"},
-    {"apps", "view", "reproduce", "cli", "__main__"},
+    {"apps", "view", "cli", "__main__"},
 )
 RANK = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer}
 TOP = len(LAYERS) - 1
 DIRECTION = " < ".join("{" + ", ".join(sorted(layer)) + "}" for layer in LAYERS)
 
+PAPERS_HOME = "cli.reproducing"
 SPARK_HOMES = ("engines.spark", "io.spark")
 PURE_HOMES = ("adapt", "planning.models", "planning.planners")
 CLOCKS_THREADS_AND_IO = {
@@ -96,6 +97,8 @@ def broken_law(importer: str, imported: str, package: str) -> str | None:
     root, _, inner = imported.partition(".")
     if root == package:
         return broken_layer(importer.split(".")[0], inner.split(".")[0])
+    if root == "papers" and importer != PAPERS_HOME:
+        return f"only {PAPERS_HOME} may import papers, which an installed library lacks"
     if root == "pyspark" and not lives_in(importer, SPARK_HOMES):
         return f"only {' and '.join(SPARK_HOMES)} may import pyspark"
     if root in CLOCKS_THREADS_AND_IO and lives_in(importer, PURE_HOMES):
@@ -154,7 +157,7 @@ def test_every_module_has_a_layer():
 
 
 def test_no_file_names_a_folder_of_one_machine():
-    problems = private_paths(REPOSITORY / "src")
+    problems = [each for name in ("src", "papers") for each in private_paths(REPOSITORY / name)]
     assert not problems, report(problems)
 
 
@@ -195,6 +198,7 @@ def test_a_violation_names_file_line_import_and_direction(tmp_path):
         ("running.py", "import anabranch.testing", "anabranch.testing"),
         ("misc.py", "import anabranch.errors", "anabranch.errors"),
         ("engines/local/engine.py", "import pyspark.sql", "pyspark.sql"),
+        ("cli/running.py", "from papers.joker import runs", "papers.joker.runs"),
         ("engines/sparkle.py", "import pyspark", "pyspark"),
         ("adapt/joker.py", "from time import monotonic", "time.monotonic"),
         ("planning/models/cost.py", "def f():\n    import threading", "threading"),
@@ -215,6 +219,7 @@ def test_an_import_against_the_law_is_found(tmp_path, file, code, imported):
         ("engines/engine.py", "import time, threading\nimport anabranch.adapt.policy"),
         ("engines/spark/engine.py", "from pyspark.sql import SparkSession"),
         ("io/spark.py", "import pyspark"),
+        ("cli/reproducing.py", "import_module('papers.command')"),
         ("planning/plan.py", "from timeit import timeit"),
         ("apps/word_count.py", "import anabranch as ab\nimport anabranch.testing"),
     ],

@@ -19,7 +19,6 @@ from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, chain
-from anabranch.testing.random_loads import TraceSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -37,6 +36,7 @@ from policies_runs import (
     score,
 )
 from policies_tables import Done, as_json, dominators, place, quantile, summary
+from random_loads import TraceSettings
 
 from tests.sampling import few, thorough
 

@@ -168,4 +168,4 @@ def test_many_marks_have_numbers_only():
 def test_a_plot_without_matplotlib_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(plots, "find_spec", lambda name: None)
     with pytest.raises(EngineError, match="matplotlib"):
-        plots.bars("t", "y", {"a": {"b": 1.0}})
+        plots.lines("t", "x", "y", {"a": [(0, 1)]})

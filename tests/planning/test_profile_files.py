@@ -14,7 +14,7 @@ from anabranch.planning.machine import Machine
 from anabranch.planning.machine_file import machine_text, read_machine
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, StreamProfile
 from anabranch.planning.profile_file import profile_text, read_profile
-from anabranch.testing.random_profiles import TABLE_1, random_graph
+from papers.pipelined_fission.random_profiles import TABLE_1, random_graph
 
 
 def operator(name: str, cost: float = 1.0, selectivity: float = 1.0) -> OperatorProfile:

@@ -10,7 +10,6 @@ from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.planning.machine import Machine
-from anabranch.planning.models.local import LocalCosts
 from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.testing import local_bench
 from anabranch.testing.busy import busy_flow
@@ -93,5 +92,3 @@ def test_a_switch_is_measured_with_small_jumbo_tuples_and_shared_out_over_large_
     monkeypatch.setattr(local_bench, "calibrate", calibrate)
     found = local_bench.calibrate_local(Machine.of_cores(2), 8192)
     assert found.thread_switch == (10.0, 12.5, 15.0)
-    costs = local_bench.local_costs(found, 8192)
-    assert costs == LocalCosts(100.0 * local_bench.SWITCH_ROWS, 0.0, 50.0, 8192)

@@ -51,7 +51,7 @@ COMMANDS = {
     "anabranch.cli.simulating": {
         "simulate": "Run a plan in virtual time, on a machine that need not be there.",
     },
-    "anabranch.reproduce.command": {
+    "anabranch.cli.reproducing": {
         "reproduce": "Show a paper's claims beside what this machine does.",
     },
 }

@@ -10,7 +10,6 @@ from anabranch.engines.local.engine import BATCH_ROWS, LocalEngine
 from anabranch.engines.measuring.calibration import REPEATS, Calibrated, calibrate
 from anabranch.flow import Flow
 from anabranch.planning.machine import Machine
-from anabranch.planning.models.local import LocalCosts
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import Profile
 from anabranch.planning.regions import RegionKind, regions
@@ -56,12 +55,6 @@ def calibrate_local(machine: Machine, batch_rows: int, repeats: int = REPEATS) -
     found = calibrate(benches[0], machine, repeats, benches[1])
     low, median, high = (SWITCH_ROWS * each / batch_rows for each in found.thread_switch)
     return replace(found, thread_switch=(low, median, high))
-
-
-def local_costs(found: Calibrated, batch_rows: int) -> LocalCosts:
-    """What the local engine's model takes."""
-    copy, keyed_copy = (max(0.0, each[1]) for each in (found.stateless, found.partitioned))
-    return LocalCosts(found.overheads.thread_switch * batch_rows, copy, keyed_copy, batch_rows)
 
 
 def steady_rate_per_s(flow: Flow, plan: Plan, source: Replay, seconds: float) -> float:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.engines.simulator.simulation import Simulation
 from anabranch.planning.machine import Machine
-from anabranch.planning.models import briskstream
 from anabranch.planning.models.fission import estimate
+from papers.briskstream import model as briskstream
 from tests.engines.simulator.drawn import drawn_profile, drawn_regions
 from tests.sampling import some
 

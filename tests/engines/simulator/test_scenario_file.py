@@ -1,4 +1,5 @@
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -10,7 +11,7 @@ from anabranch.engines.simulator.scenario import (
     Straggler,
     SwitchCost,
 )
-from anabranch.engines.simulator.scenario_file import read_scenario, scenario_text
+from anabranch.engines.simulator.scenario_file import read_scenario
 from anabranch.errors import PlanError
 
 FULL = Scenario(
@@ -22,6 +23,17 @@ FULL = Scenario(
     switch=SwitchCost(5.0, 0.1, 0.2, 1000.0, 0.3, 2.0),
     queue_tuples=100,
 )
+
+
+def scenario_text(scenario: Scenario) -> str:
+    usual = asdict(Scenario())
+    data = {name: value for name, value in asdict(scenario).items() if value != usual[name]}
+    if "stragglers" in data:
+        data["stragglers"] = [
+            {name: value for name, value in each.items() if value is not None}
+            for each in data["stragglers"]
+        ]
+    return json.dumps(data, indent=2) + "\n"
 
 
 @pytest.mark.parametrize("scenario", [Scenario(), FULL])

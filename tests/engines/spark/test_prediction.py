@@ -4,7 +4,7 @@ import pytest
 
 from anabranch.apps import word_count
 from anabranch.engines.spark import prediction, station, task
-from anabranch.engines.spark.prediction import predicted_batch_s, reads_as, stages_of
+from anabranch.engines.spark.prediction import predicted_batch_s, stages_of
 from anabranch.graph import StateKind
 from anabranch.io import parquet
 from anabranch.planning.models.spark import Slots, SparkCosts
@@ -158,11 +158,3 @@ def test_few_tuples_are_passed_on_as_they_are():
 def test_tasks_read_as_much_at_once_as_is_predicted():
     assert prediction.SCAN_ROWS == task.SCAN_ROWS
     assert prediction.RUN_ROWS == station.RUN_ROWS
-
-
-def test_steps_are_profiled_on_what_a_task_reads_at_once():
-    flow = keyed_flow()
-    plan = Plan.sequential(flow).with_source("source", replicas=2, batch_rows=60_000)
-    assert reads_as(plan, 131_072).source("source").batch_rows == 30_000
-    large = plan.with_source("source", batch_rows=10_000_000)
-    assert reads_as(large, 131_072).source("source").batch_rows == 131_072

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from anabranch.errors import PlanError
 from anabranch.planning.answer import RegionChoice
 from anabranch.planning.machine import Machine
-from anabranch.planning.models.briskstream import rates
 from anabranch.planning.models.placed_rates import Fetch, RateModel
-from anabranch.planning.models.placed_units import fetch_ns, workload_of
+from anabranch.planning.models.placed_units import workload_of
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile, chain
-from anabranch.reproduce.briskstream.inputs import application, server
+from papers.briskstream.inputs import application, server
+from papers.briskstream.model import fetch_ns, rates
 from tests.sampling import some
 
 FAR = ((0.0, 300.0), (300.0, 0.0))

@@ -8,7 +8,6 @@ from anabranch.planning.models.spark import (
     SparkCosts,
     Task,
     batch_s,
-    rows_per_s,
     stage_s,
     waves_s,
 )
@@ -77,7 +76,7 @@ def test_larger_batches_share_the_fixed_cost():
     costs = SparkCosts(batch_s=0.3)
 
     def rate(rows):
-        return rows_per_s(costs, [[Task((Phase((rows * 1e-6,)),))]], Slots(2), rows)
+        return rows / batch_s(costs, [[Task((Phase((rows * 1e-6,)),))]], Slots(2))
 
     assert rate(1e5) == pytest.approx(1e5 / 0.4)
     assert rate(1e6) == pytest.approx(1e6 / 1.3)

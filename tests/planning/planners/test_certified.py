@@ -12,7 +12,7 @@ from anabranch.planning.planners.search.placement_relaxation import Box, Relaxat
 from anabranch.planning.planners.search.placing import Placing
 from anabranch.planning.planners.search.product_cuts import ProductCuts
 from anabranch.planning.profile import OperatorProfile, chain
-from anabranch.reproduce.briskstream.inputs import application, server
+from papers.briskstream.inputs import application, server
 from tests.planning.planners.enumerated_plans import every_plan, random_problem
 from tests.sampling import few, thorough
 

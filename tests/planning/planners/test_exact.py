@@ -19,7 +19,7 @@ from anabranch.planning.planners.planner import Planner, Problem
 from anabranch.planning.planners.registry import PLANNERS as BY_NAME
 from anabranch.planning.planners.sequential import sequential
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
-from anabranch.testing.random_profiles import TABLE_1, random_chain, random_graph
+from papers.pipelined_fission.random_profiles import TABLE_1, random_chain, random_graph
 from tests.sampling import few
 
 PLANNERS = (exact, pipelining_only, fission_only)

@@ -12,7 +12,12 @@ from anabranch.planning.models.fission import check, estimate
 from anabranch.planning.planners.exhaustive import MOST_PLANS, count_plans, exhaustive
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
-from anabranch.testing.random_profiles import TABLE_1, ChainSettings, random_chain, random_graph
+from papers.pipelined_fission.random_profiles import (
+    TABLE_1,
+    ChainSettings,
+    random_chain,
+    random_graph,
+)
 
 
 def every_plan(problem):

@@ -11,7 +11,7 @@ from anabranch.planning.planners.fission import fission
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.planners.sequential import sequential
 from anabranch.planning.profile import OperatorProfile, Overheads, chain
-from anabranch.testing.random_profiles import TABLE_1, random_chain, random_graph
+from papers.pipelined_fission.random_profiles import TABLE_1, random_chain, random_graph
 
 STATEFUL, PARTITIONED = StateKind.STATEFUL, StateKind.PARTITIONED
 

@@ -5,7 +5,6 @@ import pytest
 
 from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
-from anabranch.planning.models.briskstream import rates
 from anabranch.planning.planners.first_fit import first_fit
 from anabranch.planning.planners.os_placement import os_placement
 from anabranch.planning.planners.planner import Problem
@@ -16,10 +15,11 @@ from anabranch.planning.planners.round_robin import round_robin
 from anabranch.planning.planners.search.placement_branches import place
 from anabranch.planning.planners.search.placement_moves import Budget, Room, changes, improve
 from anabranch.planning.planners.search.placing import Placing
-from anabranch.planning.planners.search.random_plans import random_plans
 from anabranch.planning.planners.search.replica_scaling import bottlenecks, by_work, scale
 from anabranch.planning.profile import OperatorProfile, chain
-from anabranch.reproduce.briskstream.inputs import APPLICATIONS, SERVERS, application, server
+from papers.briskstream.figures import random_placements
+from papers.briskstream.inputs import APPLICATIONS, SERVERS, application, server
+from papers.briskstream.model import rates
 from tests.sampling import thorough
 
 FAR = ((0.0, 300.0), (300.0, 0.0))
@@ -28,6 +28,11 @@ FAR = ((0.0, 300.0), (300.0, 0.0))
 def small(cores=4, **of_count):
     read, count = OperatorProfile("read", 100.0), OperatorProfile("count", 300.0, **of_count)
     return Problem(chain([read, count]), Machine("two", 2, cores, latency_ns=FAR))
+
+
+def drawn_plans(placing, count, seed):
+    sockets = placing.problem.machine.sockets
+    return random_placements(placing.workload, sockets, placing.room.limit, count, seed)
 
 
 def test_branch_and_bound_keeps_neighbours_together_while_there_is_room():
@@ -81,7 +86,7 @@ def test_changes_move_turn_add_and_remove_one_replica():
 def test_improvement_never_ends_below_its_start_and_within_the_limit():
     placing = Placing.of(Problem(application("sd"), server("server-b")))
     model = placing.model()
-    for number, start in enumerate(random_plans(placing, 5, seed=3)):
+    for number, start in enumerate(drawn_plans(placing, 5, seed=3)):
         draw = np.random.default_rng(number)
         found = improve(model, start, placing.room, Budget(50_000), draw)
         before, after = model.rates(np.stack([start, found])).bounded
@@ -142,7 +147,7 @@ def test_rlas_meets_all_constraints_and_beats_every_other_way(app, where):
         "first-fit": first_fit(problem, replicas).throughput,
         "round-robin": round_robin(problem, replicas).throughput,
         "os": os_placement(problem, replicas).throughput,
-        "random": float(placing.model().rates(random_plans(placing, 1000, 7)).bounded.max())
+        "random": float(placing.model().rates(drawn_plans(placing, 1000, seed=7)).bounded.max())
         * placing.per_ns,
     }
     assert {name: rate for name, rate in others.items() if rate > answer.throughput} == {}

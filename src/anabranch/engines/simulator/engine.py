@@ -134,10 +134,6 @@ class SimulatorEngine:
         """The latency that a share of the tuples did not exceed."""
         return self.simulation.waits.latencies.percentile(share)
 
-    def forget_latencies(self) -> None:
-        """Count latencies anew from now on, after a warm-up."""
-        self.simulation.waits.latencies.forget()
-
     def start(self, tell: Callable[[Event], None]) -> None:
         """Begin; time passes in `wait` only."""
         self._tell = tell

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 from anabranch.engines.simulator.scenario import SWITCHES, Scenario
@@ -34,15 +33,3 @@ def read_scenario(text: str, name: str = "scenario") -> Scenario:
             raise refused(file, ".switch", expected, shown(switch), remedy)
         content["switch"] = asdict(SWITCHES[switch])
     return as_document(content, file, Scenario)
-
-
-def scenario_text(scenario: Scenario) -> str:
-    """A scenario as the text of a file, which `read_scenario` reads back."""
-    usual = asdict(Scenario())
-    data = {name: value for name, value in asdict(scenario).items() if value != usual[name]}
-    if "stragglers" in data:
-        data["stragglers"] = [
-            {name: value for name, value in each.items() if value is not None}
-            for each in data["stragglers"]
-        ]
-    return json.dumps(data, indent=2) + "\n"

@@ -161,11 +161,3 @@ class _Stages:
             owners = self._plan.region(region.name).bucket_map
             return owners.count(replica) / len(owners)
         return 1 / station.replicas
-
-
-def reads_as(plan: Plan, most_rows: int = SCAN_ROWS) -> Plan:
-    """The plan to profile with, so that steps get jumbo tuples as large as in Spark's tasks."""
-    for source in plan.sources:
-        rows = max(1, min(most_rows, source.batch_rows // source.replicas))
-        plan = plan.with_source(source.source, batch_rows=rows)
-    return plan

@@ -177,16 +177,3 @@ def cache_lines(tuple_bytes: float, line_bytes: int, whole: bool = True) -> floa
     """
     lines = tuple_bytes / line_bytes
     return float(ceil(lines)) if whole else lines
-
-
-def fetch_ns(
-    tuple_bytes: float, machine: Machine, producer: int, consumer: int, whole: bool = True
-) -> float:
-    """Tf: time to bring a tuple from the producer's socket to the consumer's (eq. 2).
-
-    Example:
-        >>> fetch_ns(100, Machine.of_cores(4), 0, 0)
-        0.0
-    """
-    lines = cache_lines(tuple_bytes, machine.cache_line_bytes, whole)
-    return lines * machine.latency(producer, consumer)

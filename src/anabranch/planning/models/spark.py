@@ -145,10 +145,3 @@ def waves_s(tasks: Sequence[float], slots: int) -> float:
     for seconds in tasks:
         heappush(free, heappop(free) + seconds)
     return max(free)
-
-
-def rows_per_s(
-    costs: SparkCosts, stages: Sequence[Sequence[Task]], slots: Slots, rows: float
-) -> float:
-    """Tuples a second, if batches of `rows` tuples follow each other."""
-    return rows / batch_s(costs, stages, slots)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from anabranch.planning.answer import Answer, RegionChoice
-from anabranch.planning.models.briskstream import single_rates
+from anabranch.planning.models.briskstream import placed_rate
 from anabranch.planning.models.placed_rates import Counts, Fetch, RateModel
 from anabranch.planning.models.placed_units import Workload, workload_of
 from anabranch.planning.planners.planner import Problem
@@ -69,14 +69,14 @@ class Placing:
 
     def answer(self, counts: Counts, bound: float | None = None, placed: bool = True) -> Answer:
         """Replicas by unit and socket as an answer, with what the true model says of them."""
-        found = single_rates(self.model(), counts, self.per_ns)
+        found = placed_rate(self.model(), counts)
         regions = tuple(
             RegionChoice(
                 (unit.operators,), round(float(row.sum())), _sockets(row) if placed else ()
             )
             for unit, row in zip(self.workload.units, counts, strict=True)
         )
-        return Answer(regions, found.bounded, found.utilization, bound, at_sinks=True)
+        return Answer(regions, found.bounded * self.per_ns, found.utilization, bound, at_sinks=True)
 
     def replicas(self, answer: Answer) -> tuple[int, ...]:
         """Replicas of each unit in an answer."""

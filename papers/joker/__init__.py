@@ -1,0 +1,1 @@
+"""Joker's figures on the simulator."""

@@ -1,1 +1,0 @@
-"""The papers' claims beside what this machine shows, one module per paper."""

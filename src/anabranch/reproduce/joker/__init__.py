@@ -1,1 +1,0 @@
-"""Joker's figures on the simulator, beside what the paper tells."""
