@@ -21,7 +21,7 @@ from anabranch.engines.handle import Result
 from anabranch.engines.spark.java import ensure_java
 from anabranch.errors import OperatorError
 from anabranch.graph import Role
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
 from tests.engines.spark import short_lived
 from tests.engines.spark.conftest import spark

@@ -67,7 +67,7 @@ def import_violations(package: Path) -> list[Violation]:
 
 
 def module_name(path: Path, package: Path) -> str:
-    """The dotted name below the package: `io/files.py` is `io.files`, `io/__init__.py` is `io`."""
+    """The dotted name below the package: `io/sink.py` is `io.sink`, `io/__init__.py` is `io`."""
     parts = path.relative_to(package).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

@@ -11,7 +11,7 @@ from anabranch.cli import cli
 from anabranch.engines.checkpoint.locations import absolute, storage_at
 from anabranch.errors import AnabranchError, SinkError, SourceError, StateError
 from anabranch.io.local_paths import local_path, remote_scheme
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 
 ELSEWHERE = ["s3://bucket/out", "hdfs:///books/*.txt", "abfss://box@host/out", "HTTPS://host/x.csv"]
 

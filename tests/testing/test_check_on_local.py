@@ -18,7 +18,7 @@ from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory
 from anabranch.planning.plan import Plan
 from anabranch.testing import on_engine
-from anabranch.testing.check import check
+from anabranch.testing.checking import check
 from anabranch.testing.on_engine import Nudging, run_watched, small_batches
 
 ROWS = 200

@@ -14,9 +14,9 @@ from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role
 from anabranch.io import call, collect, parquet
-from anabranch.io.collect import CollectSink
+from anabranch.io.collect_sink import CollectSink
 from anabranch.io.directory import kept_schema
-from anabranch.io.read_back import committed_batches
+from anabranch.io.reading_back import committed_batches
 
 SET_ASIDE = "_set_aside"
 ASIDE = ("late", "errors")

@@ -29,7 +29,7 @@ from anabranch.events import Event
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.local_paths import local_option
-from anabranch.io.redis_stream import RedisStreamSource, redis_stream
+from anabranch.io.redis_source import RedisStreamSource, redis_stream
 from anabranch.planning.plan import Plan
 from anabranch.running import start
 from anabranch.view.progress import Progress

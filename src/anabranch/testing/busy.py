@@ -22,7 +22,7 @@ from anabranch.engines.measuring.multiplying import multiply, nanoseconds_a_mult
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow, Order
 from anabranch.graph import StateKind
-from anabranch.io.generate import generate
+from anabranch.io.generate_source import generate
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.keyed import KeyedBatch, KeyedState
 from anabranch.operators.shapes import BatchOperator, Expand, Filter, attach, guarded

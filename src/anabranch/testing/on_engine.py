@@ -20,7 +20,7 @@ from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io import collect
 from anabranch.io.source import Chunk, extent, is_pushed
-from anabranch.io.stamped import StampedSource
+from anabranch.io.stamped_source import StampedSource
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
 from anabranch.running import start

@@ -31,7 +31,7 @@ from anabranch.errors import (
 from anabranch.events import Observed
 from anabranch.flow import Flow
 from anabranch.io import directory as directory_sinks
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.io.source import Chunk
 from anabranch.planning.plan import Plan
 from anabranch.testing.result import RunResult

@@ -18,7 +18,7 @@ from anabranch.engines.spark.sinks import SparkSinks
 from anabranch.errors import StateError
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.one_by_one import OneByOne

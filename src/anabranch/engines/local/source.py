@@ -14,7 +14,7 @@ from anabranch.engines.local.gate import QUOTA
 from anabranch.engines.local.outlet import TOGETHER, Outlet
 from anabranch.engines.local.probe import Probe
 from anabranch.io.reader import last_word, placed
-from anabranch.io.stamped import StampedSource
+from anabranch.io.stamped_source import StampedSource
 from anabranch.operators.schemas import without_dictionaries
 from anabranch.planning.plan import SourcePlan
 from anabranch.state.positions import FIRST, START, Jumbo, Root, end, is_end

@@ -29,7 +29,7 @@ from anabranch.engines.memory import keep_freed_memory
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role, Step
-from anabranch.io.collect import CollectSink, collect
+from anabranch.io.collect_sink import CollectSink, collect
 from anabranch.io.directory import DirectorySink
 from anabranch.io.reader import SourceReader, last_word
 from anabranch.io.source import is_pushed

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from anabranch.engines.spark.program import Batch, Program
 from anabranch.errors import BuildError, SourceError
-from anabranch.io.spark.dataframe import DataFrameSource
+from anabranch.io.spark.dataframe_source import DataFrameSource
 from anabranch.state.positions import FIRST, Ints, Jumbo, Positions, Root
 
 TAG = "source"

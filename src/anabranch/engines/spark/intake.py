@@ -14,7 +14,7 @@ from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import EngineError, StateError
 from anabranch.io.slices import Cursor, Slice, take
 from anabranch.io.source import extent, is_pushed
-from anabranch.io.stamped import Record, StampedSource
+from anabranch.io.stamped_source import Record, StampedSource
 from anabranch.planning.plan import Plan
 
 FOREVER_S = 1e9

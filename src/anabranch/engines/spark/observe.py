@@ -28,7 +28,7 @@ from anabranch.events import (
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.reader import skipped_row
-from anabranch.io.spark.dataframe import DataFrameSource
+from anabranch.io.spark.dataframe_source import DataFrameSource
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind

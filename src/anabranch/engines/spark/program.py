@@ -18,7 +18,7 @@ from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.slices import Cursor, Slice
-from anabranch.io.stamped import Record
+from anabranch.io.stamped_source import Record
 from anabranch.operators.base import KernelContext
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import Region, needs_order, regions

@@ -16,7 +16,7 @@ from anabranch.engines.checkpoint.storage import Storage
 from anabranch.engines.spark.program import Batch, Program
 from anabranch.engines.spark.station import StationRun
 from anabranch.graph import Role
-from anabranch.io.spark.each_batch import EachBatchSink
+from anabranch.io.spark.each_batch_sink import EachBatchSink
 
 
 def write_sink(

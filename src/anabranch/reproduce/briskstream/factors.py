@@ -19,7 +19,7 @@ from anabranch.apps.word_count import split
 from anabranch.engines.engine import Options
 from anabranch.engines.local.engine import LocalEngine
 from anabranch.flow import Flow
-from anabranch.io.memory import memory
+from anabranch.io.memory_source import memory
 from anabranch.operators.aggregates import count
 from anabranch.operators.invocation import Invocation
 from anabranch.operators.schedule import Schedule

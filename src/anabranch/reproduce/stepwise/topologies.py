@@ -17,8 +17,8 @@ import pyarrow as pa
 from anabranch.engines.simulator.flows import OUTPUT, Idle, last_operators
 from anabranch.flow import Flow, Stream
 from anabranch.graph import StateKind
-from anabranch.io.collect import collect
-from anabranch.io.memory import memory
+from anabranch.io.collect_sink import collect
+from anabranch.io.memory_source import memory
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
 
 BUCKETS = 720

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
-from anabranch.io.generate import BLOCK_ROWS
+from anabranch.io.generate_source import BLOCK_ROWS
 from anabranch.operators.shared import Bucket, Shared, shared
 
 BUCKETS = 8

@@ -23,7 +23,7 @@ def read_back(directory: str | os.PathLike[str]) -> pa.Table:
 
     Example:
         >>> import tempfile
-        >>> from anabranch.io.csv import csv
+        >>> from anabranch.io.csv_sink import csv
         >>> batch = pa.record_batch({"n": pa.array([1, None], pa.int8())})
         >>> folder = tempfile.mkdtemp()
         >>> sink = csv(folder)

@@ -26,7 +26,7 @@ def parquet(directory: str | os.PathLike[str], overwrite: bool = False) -> Direc
 
     Example:
         >>> import tempfile
-        >>> from anabranch.io.read_back import read_back
+        >>> from anabranch.io.reading_back import read_back
         >>> batch = pa.record_batch({"x": [1, 2]})
         >>> folder = tempfile.mkdtemp()
         >>> sink = parquet(folder)

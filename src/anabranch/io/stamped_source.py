@@ -36,7 +36,7 @@ def stamped(
             keeps only the stamps of rows that it may read again.
 
     Example:
-        >>> from anabranch.io.memory import memory
+        >>> from anabranch.io.memory_source import memory
         >>> ticks = iter([1_000_000, 2_000_000])
         >>> source = stamped(memory([{"x": 1}, {"x": 2}]), clock=lambda: next(ticks))
         >>> first = source.read("memory", start=0, rows=1).batch
