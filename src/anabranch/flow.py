@@ -16,6 +16,7 @@ from anabranch.compositions import Compositions
 from anabranch.errors import BuildError, SchemaError, Subject, chosen
 from anabranch.events import Shape, StepShape, StreamShape
 from anabranch.graph import Graph, Output, Resolved, Role, StreamType
+from anabranch.io.sink import Sink
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.positions import Jumbo, Root
@@ -64,13 +65,14 @@ class SourceBody:
 class SinkBody:
     """A sink as a step; its pseudo output remembers the type of what it receives."""
 
-    sink: Any
+    sink: Sink
     in_ports: int = 1
     out_ports: tuple[str, ...] = ("written",)
 
     def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """Anything can be written."""
-        _require(step, self.sink, "a sink", ("open", "write", "commit", "close"))
+        members = tuple(name for name in vars(Sink) if not name.startswith("_"))
+        _require(step, self.sink, "a sink", members)
         return inputs
 
     def kernel(self, context: KernelContext) -> Kernel:
@@ -79,8 +81,7 @@ class SinkBody:
 
 
 def _require(step: str, body: Any, what: str, names: tuple[str, ...]) -> None:
-    missing = [name for name in names if not hasattr(body, name)]
-    if missing:
+    if missing := [name for name in names if not hasattr(body, name)]:
         raise BuildError(
             step,
             what,
@@ -174,6 +175,10 @@ class Flow:
         """Steps of one role, in topological order."""
         return tuple(n for n in self.resolve().order if self.graph.steps[n].role is role)
 
+    def sinks(self) -> dict[str, Sink]:
+        """The sinks by the names of their steps, in topological order."""
+        return {name: self.graph.steps[name].body.sink for name in self.names(Role.SINK)}
+
     def shape(self) -> Shape:
         """The graph as a value, to be drawn."""
         resolved = self.resolve()
@@ -234,8 +239,7 @@ class Flow:
             sources[name] = frozenset().union(*(sources[i.step] for i in inputs))
             if step.role is Role.SOURCE:
                 sources[name] = frozenset([source_ranks[name]])
-            operates = step.role is Role.OPERATOR
-            depths[name] = step.body.levels(depth) if operates else depth
+            depths[name] = step.body.levels(depth) if step.role is Role.OPERATOR else depth
             contexts[name] = KernelContext(
                 step=name,
                 rank=rank,
@@ -263,7 +267,7 @@ class Flow:
                 )
         return self._with({name: SourceBody(s, self.order) for name, s in sources.items()})
 
-    def writing(self, sinks: Mapping[str, Any]) -> Flow:
+    def writing(self, sinks: Mapping[str, Sink]) -> Flow:
         """The same flow with other sinks: results go elsewhere, plans stay valid.
 
         Example:
@@ -381,7 +385,7 @@ class Stream(Compositions):
             raise
         return Stream(self.flow, Output(name))
 
-    def sink(self, name: str, sink: Any) -> Flow:
+    def sink(self, name: str, sink: Sink) -> Flow:
         """Write the stream; gives the flow back."""
         self.flow.graph.add(name, Role.SINK, SinkBody(sink))
         try:

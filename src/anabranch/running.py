@@ -21,7 +21,6 @@ from anabranch.engines.measuring.profiling import profile_flow
 from anabranch.engines.registry import Simulated, engine_of
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow, Stream
-from anabranch.graph import Role
 from anabranch.io.directory import require_apart
 from anabranch.planning.for_flow import as_plan, problem_for
 from anabranch.planning.machine import Machine, with_overheads
@@ -68,7 +67,7 @@ def start(
     """
     # Validate: whatever can be said without running is said now.
     _require_flow(flow)
-    require_apart({name: flow.graph.steps[name].body.sink for name in flow.names(Role.SINK)})
+    require_apart(flow.sinks())
     if plan is not None:
         plan.validate(flow)
     if rows is not None and rows < 0:

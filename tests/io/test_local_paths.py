@@ -77,7 +77,7 @@ def test_a_file_address_is_a_path(tmp_path):
         assert ab.files(given).parts() == (str(tmp_path / "my books" / "a.txt"),)
     assert absolute(address) == storage_at(address).location == str(tmp_path / "my books")
     sink = ab.parquet(f"{address}/out")
-    sink.open(ab.schema("x: int64"), -1)
+    sink.open(ab.schema("x: int64"))
     assert read_back(tmp_path / "my books" / "out").column_names == ["x"]
 
 

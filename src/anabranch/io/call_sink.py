@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from anabranch.errors import SinkError, Subject
-from anabranch.io.sink import Sink
-from anabranch.io.transaction import Transaction
+from anabranch.io.sink import Guarantee, Traits
+from anabranch.io.staged import StagedSink
 
 
 def call(fn: Callable[[pa.RecordBatch, int], object]) -> CallSink:
@@ -20,23 +20,25 @@ def call(fn: Callable[[pa.RecordBatch, int], object]) -> CallSink:
     function raises, its rows stay and the commit can be repeated.
 
     Example:
+        >>> from anabranch.io.transaction import Transactions
         >>> batch = pa.record_batch({"x": [1, 2]})
-        >>> sink = call(lambda batch, version: print(version, batch.to_pylist()))
-        >>> sink.open(batch.schema, version=-1)
-        >>> sink.write(batch)
-        >>> sink.commit(0)
+        >>> out = Transactions(call(lambda batch, version: print(version, batch.to_pylist())))
+        >>> out.open(batch.schema)
+        >>> out.write(batch)
+        >>> out.commit(0)
         0 [{'x': 1}, {'x': 2}]
     """
     return CallSink(fn)
 
 
-class CallSink(Sink):
+class CallSink(StagedSink):
     """See `call`."""
+
+    traits = Traits(Guarantee.AT_LEAST_ONCE)
 
     def __init__(self, fn: Callable[[pa.RecordBatch, int], object]) -> None:
         """Remember whom to call."""
         self._fn = fn
-        self._transaction = Transaction(repr(self))
 
     def __repr__(self) -> str:
         """The description that errors use."""
@@ -46,28 +48,17 @@ class CallSink(Sink):
         """Only the driver calls: the function need not travel."""
         return {**self.__dict__, "_fn": None}
 
-    def open(self, schema: pa.Schema, version: int) -> None:
-        """Go on after `version`."""
-        self._transaction.open(schema, version)
+    def begin(self, schema: pa.Schema, version: int) -> None:
+        """What was called cannot be taken back."""
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Hold the rows until their commit."""
-        self._transaction.write(batch)
-
-    def commit(self, version: int) -> None:
-        """Call the function with the rows, if there are any."""
-        if batches := self._transaction.pending(version):
-            try:
-                self._fn(pa.concat_batches(batches), version)
-            except Exception as error:
-                raise SinkError(
-                    Subject("sink", repr(self)),
-                    f"the function to take version {version}",
-                    f"{type(error).__name__}: {error}",
-                    "repair the function, then commit again or restart from the checkpoint",
-                ) from error
-        self._transaction.commit(version)
-
-    def close(self) -> None:
-        """Drop what was not committed."""
-        self._transaction.close()
+    def deliver(self, version: int, rows: Iterator[pa.RecordBatch]) -> None:
+        """Call the function with the rows."""
+        try:
+            self._fn(pa.concat_batches(list(rows)), version)
+        except Exception as error:
+            raise SinkError(
+                Subject("sink", repr(self)),
+                f"the function to take version {version}",
+                f"{type(error).__name__}: {error}",
+                "repair the function, then commit again or restart from the checkpoint",
+            ) from error

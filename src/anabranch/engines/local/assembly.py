@@ -83,7 +83,7 @@ class Assembly:
     def close_sinks(self) -> None:
         """Close every sink; what was not made visible is gone."""
         for run in self.sinks:
-            run.sink.close()
+            run.close_sink()
 
     def close(self) -> None:
         """Let every thread end."""

@@ -110,7 +110,7 @@ class Batches:
         batch = self._described(version, plan, shares, last)
         outcome = job(self._program.layout(plan), batch)
         read = self.intake.advance(shares, outcome.reports)
-        manifest = next_manifest(last, batch, outcome, self.intake, self._sinks)
+        manifest = next_manifest(last, batch, outcome, self.intake)
         self._checkpoint.publish(manifest)
         self._sinks.commit(manifest)
         seconds = time.monotonic() - began

@@ -51,7 +51,7 @@ def observation_of(
         at_s,
         version,
         sum(done.read.values()),
-        sum(sink.rows for report in reports for sink in report.sinks),
+        sum(r.rows for report in reports for r in report.sinks.values() if r is not None),
         batch_times(layout, reports, total_s, commit_s),
         *latency_ms,
         steps,

@@ -17,6 +17,7 @@ from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
+from anabranch.io.sink import Sink
 from anabranch.io.slices import Cursor, Slice
 from anabranch.io.stamped_source import Record
 from anabranch.operators.base import KernelContext
@@ -55,6 +56,11 @@ class Program:
     def ranks(self) -> dict[str, int]:
         """The number of each source."""
         return {name: rank for rank, name in enumerate(self.flow.names(Role.SOURCE))}
+
+    @cached_property
+    def sinks(self) -> dict[str, Sink]:
+        """The sinks by name."""
+        return self.flow.sinks()
 
     @cached_property
     def ordered(self) -> dict[str, bool]:
