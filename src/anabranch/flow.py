@@ -188,13 +188,14 @@ class Flow:
             body = getattr(step.body, "source", None) or getattr(step.body, "sink", step.body)
             state = getattr(step.body, "state", None)
             columns = ", ".join(f"{f.name}: {f.type}" for f in resolved.types[Output(name)].schema)
+            promise = f", {body.traits.guarantee.value}" if step.role is Role.SINK else ""
             steps.append(
                 StepShape(
                     name,
                     step.role.value,
                     state.value if state else "",
                     tuple(getattr(step.body, "key", ())),
-                    f"{getattr(body, '__name__', type(body).__name__)} → {columns}",
+                    f"{getattr(body, '__name__', type(body).__name__)}{promise} → {columns}",
                 )
             )
         streams = [
@@ -282,8 +283,7 @@ class Flow:
 
     def _require_steps(self, role: Role, names: Iterable[str]) -> None:
         known = self.names(role)
-        unknown = sorted(set(names) - set(known))
-        if unknown:
+        if unknown := sorted(set(names) - set(known)):
             raise BuildError(
                 Subject("flow", self.name),
                 f"{role.value}s among {list(known)}",
