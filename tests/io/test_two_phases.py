@@ -25,6 +25,7 @@ from anabranch.io.transaction import Transactions, prepare
 from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess
+from tests.engines.spark.one_by_one import OneByOne
 from tests.io import table_job
 from tests.io.tables import SCHEMA, TABLES, PreparedTable, UpsertedTable, VersionedTable
 from tests.sampling import few
@@ -76,8 +77,9 @@ def test_only_what_is_committed_is_visible_in_the_order_of_the_receipts(case, st
     )
     assert lost is not None
     assert visible() == []
-    sink.commit(0, [early, late], stage)
-    assert visible() == [1, 2]
+    for _ in range(2):  # doing it again changes nothing
+        sink.commit(0, [early, late], stage)
+        assert visible() == [1, 2]
 
 
 def test_a_version_that_has_its_manifest_is_committed_when_the_run_goes_on(case, storage):
@@ -109,6 +111,46 @@ def test_what_comes_after_the_version_to_go_on_from_is_forgotten(case, storage):
     assert visible() == [0, 1, 2]
     Sinks({"out": sink}, {"out": SCHEMA}, storage).open(manifest(0, made[0]))
     assert visible() == [0]
+
+
+@pytest.fixture
+def calls():
+    return []
+
+
+@pytest.fixture
+def called(calls, storage):
+    """Makes a driver whose only sink is a function that notes its versions."""
+    sink = ab.call(lambda batch, version: calls.append(version))
+    return lambda: Sinks({"out": sink}, {"out": SCHEMA}, storage)
+
+
+def told(driver, version):
+    """Prepare a version for a sink that is called; the manifest of it."""
+    row, name = pa.Table.from_batches([batch(version)]), attempt(version, 0)
+    return manifest(version, driver.stage.put(name, row))
+
+
+def test_a_function_is_not_called_again_by_a_start_that_finds_all_done(called, calls):
+    driver = called()
+    driver.open(None)
+    last = told(driver, 0)
+    driver.commit(last)
+    called().open(last)
+    assert calls == [0]
+
+
+def test_a_function_is_called_for_a_version_that_was_rolled_back_and_made_again(called, calls):
+    driver = called()
+    driver.open(None)
+    manifests = [told(driver, version) for version in range(3)]
+    for each in manifests:
+        driver.commit(each)
+    back = called()
+    back.open(manifests[0])
+    again = told(back, 1)  # killed between the manifest and its commit
+    called().open(again)
+    assert calls == [0, 1, 2, 1]
 
 
 def left(tmp_path, storage):
@@ -240,3 +282,19 @@ def test_a_table_loses_and_doubles_nothing_on_spark_when_the_driver_is_killed(tm
     got = run.run([plan, Plan.sequential(flow)])
     assert "killed" in run.events
     assert got.rows("out") == run_sequential(flow).rows("out")
+
+
+def test_a_task_of_spark_that_fails_leaves_nothing_of_what_it_has_prepared(tmp_path):
+    class Full(type(ab.collect())):
+        def writer(self, schema, name, stage):
+            raise SinkError("second", "space", "none", "make some")
+
+    flow = ab.Flow("f")
+    rows = flow.source("rows", ab.memory([{"x": 1}]))
+    rows.sink("first", ab.parquet(tmp_path / "out"))
+    rows.sink("second", ab.collect())
+    rows.sink("third", Full())
+    with OneByOne(flow, tmp_path / "checkpoint", Plan.sequential(flow)) as run:
+        with pytest.raises(SinkError, match="make some"):
+            run.next()
+        assert left(tmp_path, run.checkpoint.storage) == []
