@@ -101,8 +101,7 @@ class _Sequential:
     def _source_rows(self) -> Iterator[tuple[int, Jumbo]]:
         """Rows of all sources one by one, merged by (number, source)."""
         readers = []
-        for source_rank, name in enumerate(self.flow.names(Role.SOURCE)):
-            source = self.steps[name].body.source
+        for source_rank, (name, source) in enumerate(self.flow.sources().items()):
             if not source.bounded:
                 raise BuildError(
                     name,

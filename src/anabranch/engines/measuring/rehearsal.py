@@ -32,7 +32,7 @@ from anabranch.graph import Output, Role, Step
 from anabranch.io.collect_sink import CollectSink, collect
 from anabranch.io.directory import DirectorySink
 from anabranch.io.reader import SourceReader, last_word
-from anabranch.io.source import is_pushed
+from anabranch.io.source import Source
 from anabranch.operators.base import Kernel, KernelContext
 from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.gate import Gate
@@ -146,9 +146,9 @@ class _Rehearsal:
         return {name: all_steps[name].sample for name in self._order}
 
 
-def readable(name: str, source: Any) -> Any:
+def readable(name: str, source: Source) -> Source:
     """The source, unless its rows come from elsewhere."""
-    if is_pushed(source):
+    if source.pushed:
         raise BuildError(
             name,
             "a source that can be read here",
@@ -162,7 +162,7 @@ class _Reading:
     """A source."""
 
     def __init__(
-        self, name: str, source: Any, rank: int, rows: int, batch_rows: int, watch: Stopwatch
+        self, name: str, source: Source, rank: int, rows: int, batch_rows: int, watch: Stopwatch
     ) -> None:
         self.sample = Sample(name, rows_out=[0])
         self._source, self._rank, self._watch = source, rank, watch
