@@ -17,7 +17,7 @@ from anabranch.engines.local.gate import Closed
 from anabranch.engines.local.pace import Pace
 from anabranch.engines.local.sizes import Sizes
 from anabranch.io.reader import place
-from anabranch.io.source import Extent, unread
+from anabranch.io.source import Extent, Source, unread
 from anabranch.planning.plan import SourcePlan
 from anabranch.state.positions import FIRST, Root, end, is_end
 
@@ -64,7 +64,7 @@ class Dispenser:
 
     def __init__(
         self,
-        source: Any,
+        source: Source,
         rank: int,
         plan: SourcePlan,
         limit: int | None = None,
