@@ -17,21 +17,24 @@ from anabranch.engines.local.engine import LocalEngine
 from anabranch.events import Event
 from anabranch.flow import Flow
 from anabranch.io.sink import Guarantee, Traits
-from anabranch.io.source import Chunk, Extent
+from anabranch.io.source import Chunk, Extent, Source
 from anabranch.io.staged import StagedSink
 from anabranch.planning.plan import Plan
 
 WORDS_A_LINE = 10
 
 
-class Endless:
+class Endless(Source):
     """The rows of a batch again and again, at a set rate or as fast as they are read."""
 
     bounded, order = False, "index"
 
     def __init__(self, batch: pa.RecordBatch, rate_per_s: float | None = None) -> None:
         self._batch, self._rate = batch, rate_per_s
-        self.schema = batch.schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._batch.schema
 
     def parts(self) -> tuple[str, ...]:
         return ("endless",)

@@ -57,7 +57,7 @@ class FakeRun:
         self.seconds: float | None = None
         self.stopped = False
         for name in flow.names(Role.SINK):
-            flow.graph.steps[name].body.sink.open(flow.contexts()[name].inputs[0].schema, -1)
+            flow.graph.steps[name].body.sink.open(flow.contexts()[name].inputs[0].schema)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         self.seconds = timeout_s

@@ -16,7 +16,8 @@ from anabranch.compositions import Compositions
 from anabranch.errors import BuildError, SchemaError, Subject, chosen
 from anabranch.events import Shape, StepShape, StreamShape
 from anabranch.graph import Graph, Output, Resolved, Role, StreamType
-from anabranch.io.sink import Sink
+from anabranch.io.sink import Sink, require_sink
+from anabranch.io.source import Source, require_source
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.positions import Jumbo, Root
@@ -35,15 +36,14 @@ class Order(Enum):
 class SourceBody:
     """A source as a step."""
 
-    source: Any
+    source: Source
     order: Order
     in_ports: int = 0
     out_ports: tuple[str, ...] = ("out",)
 
     def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """What the source reads, ordered by number."""
-        owed = ("schema", "bounded", "order", "parts", "read", "due_rows")
-        _require(step, self.source, "a source", owed)
+        require_source(step, self.source)
         if self.source.order is None and self.order is Order.TOTAL:
             raise BuildError(
                 step,
@@ -71,23 +71,12 @@ class SinkBody:
 
     def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """Anything can be written."""
-        members = tuple(name for name in vars(Sink) if not name.startswith("_"))
-        _require(step, self.sink, "a sink", members)
+        require_sink(step, self.sink)
         return inputs
 
     def kernel(self, context: KernelContext) -> Kernel:
         """Hands on what came; whoever runs it writes."""
         return SinkKernel(context)
-
-
-def _require(step: str, body: Any, what: str, names: tuple[str, ...]) -> None:
-    if missing := [name for name in names if not hasattr(body, name)]:
-        raise BuildError(
-            step,
-            what,
-            f"{type(body).__name__} without {', '.join(missing)}",
-            "use one of anabranch.io, or an object that fulfils its protocol",
-        )
 
 
 class SinkKernel(Kernel):
@@ -129,7 +118,7 @@ class Flow:
     def source(
         self,
         name: str,
-        source: Any,
+        source: Source,
         *,
         time: str | None = None,
         lateness: int | timedelta = 0,
@@ -254,11 +243,15 @@ class Flow:
             )
         return contexts
 
-    def reading(self, sources: Mapping[str, Any]) -> Flow:
+    def sources(self) -> dict[str, Source]:
+        """Return the sources by name, in topological order: the first one has rank 0."""
+        return {name: self.graph.steps[name].body.source for name in self.names(Role.SOURCE)}
+
+    def reading(self, sources: Mapping[str, Source]) -> Flow:
         """The same flow with other sources of the same columns: for tests and replays."""
         self._require_steps(Role.SOURCE, sources)
         for name, source in sources.items():
-            schema = self.graph.steps[name].body.source.schema
+            schema = self.sources()[name].schema
             if not source.schema.equals(schema):
                 raise SchemaError(
                     name,

@@ -218,7 +218,7 @@ def stream_at(flow: Flow, source: str, place: str, format: str) -> RedisStreamSo
             "count from 0",
         )
     url = urlunsplit(parts._replace(path=path, query=urlencode(options)))
-    schema = flow.graph.steps[source].body.source.schema
+    schema = flow.sources()[source].schema
     return redis_stream(url, stream, schema, format, first_row=int(first_row))
 
 

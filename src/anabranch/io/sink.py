@@ -16,7 +16,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from anabranch.errors import SinkError, Subject
+from anabranch.errors import BuildError, SinkError, Subject
 
 
 class Guarantee(Enum):
@@ -212,6 +212,18 @@ class Sink(Protocol):
     def in_memory(self) -> InMemory | None:
         """Return this sink where it keeps committed rows in memory; None otherwise."""
         return None
+
+
+def require_sink(step: str, sink: object) -> None:
+    """Raise a BuildError that names the members which a sink lacks."""
+    members = [name for name in vars(Sink) if not name.startswith("_")]
+    if missing := [name for name in members if not hasattr(sink, name)]:
+        raise BuildError(
+            step,
+            "a sink",
+            f"{type(sink).__name__} without {', '.join(missing)}",
+            "use one of anabranch.io, or let the class inherit from anabranch.io.staged.StagedSink",
+        )
 
 
 def require_fit(sink: Subject, schema: pa.Schema, batch: pa.RecordBatch) -> None:

@@ -22,7 +22,6 @@ from anabranch.engines.local.assembly import Assembly
 from anabranch.engines.local.region import RegionRun
 from anabranch.errors import StateError, Subject
 from anabranch.flow import Flow
-from anabranch.graph import Role
 from anabranch.io.sink import Receipt
 from anabranch.io.transaction import prepare
 from anabranch.planning.plan import Plan
@@ -54,7 +53,7 @@ class Saver:
     def restore(self) -> None:
         """Bring back what the last version saved; the sinks are open afterwards."""
         last = self._checkpoint.last
-        sources = {n: self._flow.graph.steps[n].body.source for n in self._flow.names(Role.SOURCE)}
+        sources = self._flow.sources()
         require_same_parts(self._storage, sources, ended=last is not None and last.ended)
         self._sinks.open(last)
         self._checkpoint.require_newest()

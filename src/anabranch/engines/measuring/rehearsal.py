@@ -30,7 +30,7 @@ from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role, Step
 from anabranch.io.reader import SourceReader, last_word
-from anabranch.io.source import is_pushed
+from anabranch.io.source import Source
 from anabranch.io.transaction import Transactions
 from anabranch.operators.base import Kernel, KernelContext
 from anabranch.operators.schemas import without_dictionaries
@@ -145,9 +145,9 @@ class _Rehearsal:
         return {name: all_steps[name].sample for name in self._order}
 
 
-def readable(name: str, source: Any) -> Any:
+def readable(name: str, source: Source) -> Source:
     """The source, unless its rows come from elsewhere."""
-    if is_pushed(source):
+    if source.pushed:
         raise BuildError(
             name,
             "a source that can be read here",
@@ -161,7 +161,7 @@ class _Reading:
     """A source."""
 
     def __init__(
-        self, name: str, source: Any, rank: int, rows: int, batch_rows: int, watch: Stopwatch
+        self, name: str, source: Source, rank: int, rows: int, batch_rows: int, watch: Stopwatch
     ) -> None:
         self.sample = Sample(name, rows_out=[0])
         self._source, self._rank, self._watch = source, rank, watch

@@ -127,7 +127,7 @@ class TaskRun:
     def _scan(self, run: StationRun, replica: int) -> Iterator[pa.RecordBatch]:
         """Read this reader's share of the batch."""
         name = run.region.name
-        source, rank = self._program.body(name).source, self._program.ranks[name]
+        source, rank = self._program.sources[name], self._program.ranks[name]
         if run.station.pushed:
             # Its rows are with other tasks; this one says for all of them how far they come.
             ended = name in self._batch.over
@@ -135,8 +135,8 @@ class TaskRun:
             reached = end(FIRST) if ended else frontier_after(self._batch.version, rank)
             run.emit(last_word(schema, rank, 1) if ended else None, reached)
             return
-        if name in self._batch.records:
-            source = source.recalling(self._batch.records[name])
+        if source.arrivals is not None and name in self._batch.records:
+            source = source.arrivals.recalling(self._batch.records[name])
         reader = SliceReader(source, rank, self._batch.slices[name][replica])
         rows = 0
         for jumbo, frontier in self._meter.timed(Work.SCAN, reader.read(SCAN_ROWS)):

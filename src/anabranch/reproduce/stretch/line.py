@@ -15,7 +15,6 @@ import pyarrow as pa
 from anabranch.engines.channel import Channel
 from anabranch.engines.local.gate import Closed
 from anabranch.flow import Flow
-from anabranch.graph import Role
 from anabranch.io.reader import SourceReader
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind, regions
@@ -92,7 +91,7 @@ class Line:
         plan = Plan.sequential(flow).with_replicas(region.name, threads).region(region.name)
         contexts = flow.contexts()
         self._channels = [Channel(flow, contexts, region, plan, n) for n in range(threads)]
-        self._sources = [flow.graph.steps[name].body.source for name in flow.names(Role.SOURCE)]
+        self._sources = list(flow.sources().values())
         self._out = contexts[region.name].outputs[0].schema
         schemas = tuple(source.schema for source in self._sources)
         several = len(contexts[region.name].inputs) == len(schemas)
