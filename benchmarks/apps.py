@@ -33,7 +33,7 @@ from spark_baselines import CORES, spark
 import anabranch as ab
 from anabranch.apps import APPS
 from anabranch.flow import Flow
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
 from anabranch.planning.starting import side_by_side
 

@@ -16,7 +16,6 @@ import anabranch as ab
 from anabranch.apps import APPS
 from anabranch.flow import Flow
 from anabranch.graph import Role
-from anabranch.io.source import extent
 
 FILES_A_BATCH = 2
 # Spark takes files in the order of their modification times: they are spaced, and lie in the past.
@@ -59,7 +58,7 @@ def write_files(app: str, folder: Path, rows: int, batches: int) -> AppFiles:
     written = {}
     for name in flow.names(Role.SOURCE):
         source = flow.graph.steps[name].body.source
-        a_file = max(1, extent(source, source.parts()[0]).rows // (batches * FILES_A_BATCH))
+        a_file = max(1, source.extent(source.parts()[0]).rows // (batches * FILES_A_BATCH))
         (folder / name).mkdir(parents=True)
         for number in range(batches * FILES_A_BATCH):
             path = folder / name / f"{number:04}.parquet"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,20 +16,25 @@ from anabranch.engines.engine import Options
 from anabranch.engines.local.engine import LocalEngine
 from anabranch.events import Event
 from anabranch.flow import Flow
-from anabranch.io.source import Chunk, Extent
+from anabranch.io.sink import Guarantee, Traits
+from anabranch.io.source import Chunk, Extent, Source
+from anabranch.io.staged import StagedSink
 from anabranch.planning.plan import Plan
 
 WORDS_A_LINE = 10
 
 
-class Endless:
+class Endless(Source):
     """The rows of a batch again and again, at a set rate or as fast as they are read."""
 
     bounded, order = False, "index"
 
     def __init__(self, batch: pa.RecordBatch, rate_per_s: float | None = None) -> None:
         self._batch, self._rate = batch, rate_per_s
-        self.schema = batch.schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._batch.schema
 
     def parts(self) -> tuple[str, ...]:
         return ("endless",)
@@ -44,25 +49,22 @@ class Endless:
         return Extent(None, seekable=True)
 
 
-class Drop:
+class Drop(StagedSink):
     """A sink that counts rows, and sleeps over each of them if told to."""
+
+    traits = Traits(Guarantee.AT_LEAST_ONCE)
 
     def __init__(self, sleep_s_a_row: float = 0.0) -> None:
         self.rows, self._sleep_s = 0, sleep_s_a_row
 
-    def open(self, schema: pa.Schema, version: int) -> None:
+    def begin(self, schema: pa.Schema, version: int) -> None:
         self.rows = 0
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.rows += batch.num_rows
-        if self._sleep_s:
-            time.sleep(self._sleep_s * batch.num_rows)
-
-    def commit(self, version: int) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+    def deliver(self, version: int, rows: Iterator[pa.RecordBatch]) -> None:
+        for batch in rows:
+            self.rows += batch.num_rows
+            if self._sleep_s:
+                time.sleep(self._sleep_s * batch.num_rows)
 
 
 def zipf_words(words: int, distinct: int, seed: int = 0) -> pa.Array:

@@ -22,7 +22,7 @@ from spark_repartition import spark_rescale_seconds
 import anabranch as ab
 from anabranch.engines.handle import Run
 from anabranch.events import Event, Observation, Observed, Reconfiguration
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
 
 KEYS = 1_000_000

@@ -22,7 +22,7 @@ from anabranch.cli.planning import find_machine
 from anabranch.cli.running import spark_settings
 from anabranch.engines.simulator.scenario_file import read_scenario
 from anabranch.errors import About, AnabranchError, Subject
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.planning.machine import Machine
 from anabranch.planning.profile_file import read_profile
 from anabranch.testing.sequential import run_sequential

@@ -10,7 +10,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.cli.results import places
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from tests.engines.spark.conftest import spark
 
 __all__ = ["spark"]  # a fixture: one session for all tests of a worker

@@ -21,7 +21,7 @@ from anabranch.engines.handle import Result
 from anabranch.engines.spark.java import ensure_java
 from anabranch.errors import OperatorError
 from anabranch.graph import Role
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
 from tests.engines.spark import short_lived
 from tests.engines.spark.conftest import spark
@@ -57,7 +57,7 @@ class FakeRun:
         self.seconds: float | None = None
         self.stopped = False
         for name in flow.names(Role.SINK):
-            flow.graph.steps[name].body.sink.open(flow.contexts()[name].inputs[0].schema, -1)
+            flow.graph.steps[name].body.sink.open(flow.contexts()[name].inputs[0].schema)
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         self.seconds = timeout_s

@@ -12,8 +12,8 @@ import pytest
 import anabranch as ab
 from anabranch.cli.results import unread
 from anabranch.engines.handle import Result
+from anabranch.engines.skipped_rows import skipped_row
 from anabranch.events import SkippedRow
-from anabranch.io.reader import skipped_row
 from anabranch.operators.base import SkippedAt
 
 GOOD = '{"auction": 1, "bidder": 2, "price": 3, "dateTime": "2020-01-01 00:00:00"}'

@@ -7,7 +7,7 @@ import pytest
 from anabranch.errors import BuildError, SchemaError
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role, StreamType
-from anabranch.io import collect, memory
+from anabranch.io import Source, collect, memory
 from anabranch.operators.aggregates import count
 from anabranch.operators.shapes import Map, expand
 from anabranch.operators.tuples import partitioned
@@ -108,9 +108,9 @@ def test_a_key_of_a_type_that_cannot_be_hashed_is_refused_when_built():
 
 
 def test_an_unordered_source_cannot_promise_total_order():
-    class Unordered:
+    class Unordered(Source):
         schema, order, bounded = pa.schema([("x", pa.int64())]), None, True
-        parts = read = due_rows = None
+        parts = read = None
 
     with pytest.raises(BuildError, match="order='key'"):
         Flow("f").source("s", Unordered())

@@ -6,12 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import anabranch
+import anabranch.io
 from anabranch.cli import COMMANDS, command_of
 
+LAZY = (anabranch, anabranch.io)
 HEAVY = ("numpy", "pandas", "pyarrow", "pyspark", "scipy", "matplotlib", "anabranch.planning")
 
 
@@ -22,23 +25,26 @@ def loaded_by(code: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-def imports_for_type_checkers() -> dict[str, str]:
+def imports_for_type_checkers(package: ModuleType) -> dict[str, str]:
     """Name to module, as the block under TYPE_CHECKING imports them."""
-    tree = ast.parse(Path(anabranch.__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(str(package.__file__)).read_text(encoding="utf-8"))
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
     return {alias.name: node.module for node in block.body for alias in node.names}
 
 
-@pytest.mark.parametrize("name", sorted(anabranch._MODULE_OF))
-def test_every_public_name_is_there(name):
-    assert getattr(anabranch, name) is not None
-    assert name in dir(anabranch)
+@pytest.mark.parametrize(
+    ("package", "name"), [(package, name) for package in LAZY for name in package._MODULE_OF]
+)
+def test_every_public_name_is_there(package, name):
+    assert getattr(package, name) is not None
+    assert name in dir(package)
 
 
-def test_type_checkers_and_the_interpreter_find_names_in_the_same_modules():
-    found = {name: f"anabranch.{module}" for name, module in anabranch._MODULE_OF.items()}
-    assert imports_for_type_checkers() == found
-    assert set(anabranch.__all__) == set(found) - set(dir(builtins))
+@pytest.mark.parametrize("package", LAZY)
+def test_type_checkers_and_the_interpreter_find_names_in_the_same_modules(package):
+    found = {name: f"{package.__name__}.{module}" for name, module in package._MODULE_OF.items()}
+    assert imports_for_type_checkers(package) == found
+    assert set(package.__all__) == set(found) - set(dir(builtins))
 
 
 def test_a_star_import_hides_no_builtin():
@@ -48,14 +54,16 @@ def test_a_star_import_hides_no_builtin():
     assert set(taken) & set(dir(builtins)) <= {"__builtins__"}
 
 
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'flwo'"):
-        anabranch.flwo  # noqa: B018
+@pytest.mark.parametrize("package", LAZY)
+def test_an_unknown_name_is_an_attribute_error(package):
+    with pytest.raises(AttributeError, match=f"'{package.__name__}' has no attribute 'flwo'"):
+        package.flwo  # noqa: B018
 
 
-def test_importing_the_package_loads_none_of_its_modules():
-    loaded = loaded_by("import anabranch")
-    assert {name for name in loaded if name.startswith("anabranch")} == {"anabranch"}
+def test_importing_the_packages_loads_none_of_their_modules():
+    loaded = loaded_by("import anabranch, anabranch.io")
+    names = {package.__name__ for package in LAZY}
+    assert {name for name in loaded if name.startswith("anabranch")} == names
     assert loaded.isdisjoint(HEAVY)
 
 

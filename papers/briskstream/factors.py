@@ -8,7 +8,7 @@ work on columns, jumbo tuples of growing size, operators fused in one thread, re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -19,7 +19,9 @@ from anabranch.apps.word_count import split
 from anabranch.engines.engine import Options
 from anabranch.engines.local.engine import LocalEngine
 from anabranch.flow import Flow
-from anabranch.io.memory import memory
+from anabranch.io.memory_source import memory
+from anabranch.io.sink import Guarantee, Traits
+from anabranch.io.staged import StagedSink
 from anabranch.operators.aggregates import count
 from anabranch.operators.invocation import Invocation
 from anabranch.operators.schedule import Schedule
@@ -63,23 +65,19 @@ def parse(batch: pa.RecordBatch) -> pa.Array:
     return pc.is_valid(batch["line"])
 
 
-class Counting:
+class Counting(StagedSink):
     """A sink that counts, as the paper's does."""
+
+    traits = Traits(Guarantee.AT_LEAST_ONCE)
 
     def __init__(self) -> None:
         self.rows = 0
 
-    def open(self, schema: pa.Schema, version: int) -> None:
+    def begin(self, schema: pa.Schema, version: int) -> None:
         self.rows = 0
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.rows += batch.num_rows
-
-    def commit(self, version: int) -> None:
-        """Nothing is kept."""
-
-    def close(self) -> None:
-        """Nothing is open."""
+    def deliver(self, version: int, rows: Iterator[pa.RecordBatch]) -> None:
+        self.rows += sum(batch.num_rows for batch in rows)
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from anabranch.engines.simulator.flows import Idle
 from anabranch.engines.simulator.scenario import JOKER_SWITCH, Scenario
 from anabranch.flow import Flow, Order, Stream
 from anabranch.graph import StateKind
-from anabranch.io.collect import collect
-from anabranch.io.memory import memory
+from anabranch.io.collect_sink import collect
+from anabranch.io.memory_source import memory
 from anabranch.planning.machine import Machine
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, StreamProfile
 

@@ -27,8 +27,8 @@ from anabranch.engines.simulator.scenario import Scenario
 from anabranch.events import Event, Reconfiguration
 from anabranch.flow import Flow, Stream
 from anabranch.graph import StateKind
-from anabranch.io.collect import collect
-from anabranch.io.memory import memory
+from anabranch.io.collect_sink import collect
+from anabranch.io.memory_source import memory
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.model import Model
 from anabranch.planning.plan import Plan

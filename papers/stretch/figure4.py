@@ -28,9 +28,8 @@ from anabranch.engines.local.belt import Belt
 from anabranch.engines.local.gate import QUOTA, Closed, ElasticGate
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
-from anabranch.graph import Role
 from anabranch.io import collect, generate
-from anabranch.io.generate import BLOCK_ROWS
+from anabranch.io.generate_source import BLOCK_ROWS
 from anabranch.io.reader import SourceReader
 from anabranch.operators.base import Operator
 from anabranch.operators.shared import Bucket, shared
@@ -330,7 +329,7 @@ class Line:
         plan = Plan.sequential(flow).with_replicas(region.name, threads).region(region.name)
         contexts = flow.contexts()
         self._channels = [Channel(flow, contexts, region, plan, n) for n in range(threads)]
-        self._sources = [flow.graph.steps[name].body.source for name in flow.names(Role.SOURCE)]
+        self._sources = list(flow.sources().values())
         self._out = contexts[region.name].outputs[0].schema
         schemas = tuple(source.schema for source in self._sources)
         several = len(contexts[region.name].inputs) == len(schemas)

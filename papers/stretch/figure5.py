@@ -451,7 +451,7 @@ def switch(run: Run, before: int, after: int) -> tuple[float, float]:
         return 0.0, 0.0
     known = len(run.reconfigurations)
     commanded_s = time.monotonic()
-    run.apply(run.plan.with_replicas("join", after))
+    run.reconfigure(run.plan.with_replicas("join", after))
     while len(run.reconfigurations) == known and time.monotonic() < commanded_s + PATIENCE_S:
         time.sleep(0.0005)
     took_ms = (time.monotonic() - commanded_s) * 1000

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import SourceError, Subject
-from anabranch.io.generate import GenerateSource, Make
+from anabranch.io.generate_source import GenerateSource, Make
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from anabranch.planning.plan import Plan
     from anabranch.planning.profile import Profile
     from anabranch.running import rollback, run, start
-    from anabranch.testing.check import check
+    from anabranch.testing.checking import check
 
 _NAMES_BY_MODULE = {
     "engines.handle": "Result Run",
@@ -96,7 +96,7 @@ _NAMES_BY_MODULE = {
     "planning.plan": "Plan",
     "planning.profile": "Profile",
     "running": "rollback run start",
-    "testing.check": "check",
+    "testing.checking": "check",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 

@@ -257,7 +257,8 @@ class StepShape:
         state: What an operator remembers: "stateless", "partitioned", "stateful", "shared"; ""
             for the others.
         key: Columns that its state is kept by.
-        what: What it does, by the name of the function or class, and the columns that leave it.
+        what: What it does, by the name of the function or class, what a sink guarantees, and the
+            columns that leave it.
         region: The region that it belongs to; "" where nobody has looked.
         replicable: Whether its region may have more than one replica.
     """

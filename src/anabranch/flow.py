@@ -16,6 +16,8 @@ from anabranch.compositions import Compositions
 from anabranch.errors import BuildError, SchemaError, Subject, chosen
 from anabranch.events import Shape, StepShape, StreamShape
 from anabranch.graph import Graph, Output, Resolved, Role, StreamType
+from anabranch.io.sink import Sink, require_sink
+from anabranch.io.source import Source, require_source
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, whole_of
 from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.positions import Jumbo, Root
@@ -34,15 +36,14 @@ class Order(Enum):
 class SourceBody:
     """A source as a step."""
 
-    source: Any
+    source: Source
     order: Order
     in_ports: int = 0
     out_ports: tuple[str, ...] = ("out",)
 
     def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """What the source reads, ordered by number."""
-        owed = ("schema", "bounded", "order", "parts", "read", "due_rows")
-        _require(step, self.source, "a source", owed)
+        require_source(step, self.source)
         if self.source.order is None and self.order is Order.TOTAL:
             raise BuildError(
                 step,
@@ -64,29 +65,18 @@ class SourceBody:
 class SinkBody:
     """A sink as a step; its pseudo output remembers the type of what it receives."""
 
-    sink: Any
+    sink: Sink
     in_ports: int = 1
     out_ports: tuple[str, ...] = ("written",)
 
     def types(self, step: str, inputs: tuple[StreamType, ...]) -> tuple[StreamType, ...]:
         """Anything can be written."""
-        _require(step, self.sink, "a sink", ("open", "write", "commit", "close"))
+        require_sink(step, self.sink)
         return inputs
 
     def kernel(self, context: KernelContext) -> Kernel:
         """Hands on what came; whoever runs it writes."""
         return SinkKernel(context)
-
-
-def _require(step: str, body: Any, what: str, names: tuple[str, ...]) -> None:
-    missing = [name for name in names if not hasattr(body, name)]
-    if missing:
-        raise BuildError(
-            step,
-            what,
-            f"{type(body).__name__} without {', '.join(missing)}",
-            "use one of anabranch.io, or an object that fulfils its protocol",
-        )
 
 
 class SinkKernel(Kernel):
@@ -124,7 +114,7 @@ class Flow:
     def source(
         self,
         name: str,
-        source: Any,
+        source: Source,
         *,
         time: str | None = None,
         lateness: int | timedelta = 0,
@@ -174,6 +164,10 @@ class Flow:
         """Steps of one role, in topological order."""
         return tuple(n for n in self.resolve().order if self.graph.steps[n].role is role)
 
+    def sinks(self) -> dict[str, Sink]:
+        """The sinks by the names of their steps, in topological order."""
+        return {name: self.graph.steps[name].body.sink for name in self.names(Role.SINK)}
+
     def shape(self) -> Shape:
         """The graph as a value, to be drawn."""
         resolved = self.resolve()
@@ -183,13 +177,14 @@ class Flow:
             body = getattr(step.body, "source", None) or getattr(step.body, "sink", step.body)
             state = getattr(step.body, "state", None)
             columns = ", ".join(f"{f.name}: {f.type}" for f in resolved.types[Output(name)].schema)
+            promise = f", {body.traits.guarantee.value}" if step.role is Role.SINK else ""
             steps.append(
                 StepShape(
                     name,
                     step.role.value,
                     state.value if state else "",
                     tuple(getattr(step.body, "key", ())),
-                    f"{getattr(body, '__name__', type(body).__name__)} → {columns}",
+                    f"{getattr(body, '__name__', type(body).__name__)}{promise} → {columns}",
                 )
             )
         streams = [
@@ -234,8 +229,7 @@ class Flow:
             sources[name] = frozenset().union(*(sources[i.step] for i in inputs))
             if step.role is Role.SOURCE:
                 sources[name] = frozenset([source_ranks[name]])
-            operates = step.role is Role.OPERATOR
-            depths[name] = step.body.levels(depth) if operates else depth
+            depths[name] = step.body.levels(depth) if step.role is Role.OPERATOR else depth
             contexts[name] = KernelContext(
                 step=name,
                 rank=rank,
@@ -249,11 +243,15 @@ class Flow:
             )
         return contexts
 
-    def reading(self, sources: Mapping[str, Any]) -> Flow:
+    def sources(self) -> dict[str, Source]:
+        """Return the sources by name, in topological order: the first one has rank 0."""
+        return {name: self.graph.steps[name].body.source for name in self.names(Role.SOURCE)}
+
+    def reading(self, sources: Mapping[str, Source]) -> Flow:
         """The same flow with other sources of the same columns: for tests and replays."""
         self._require_steps(Role.SOURCE, sources)
         for name, source in sources.items():
-            schema = self.graph.steps[name].body.source.schema
+            schema = self.sources()[name].schema
             if not source.schema.equals(schema):
                 raise SchemaError(
                     name,
@@ -263,7 +261,7 @@ class Flow:
                 )
         return self._with({name: SourceBody(s, self.order) for name, s in sources.items()})
 
-    def writing(self, sinks: Mapping[str, Any]) -> Flow:
+    def writing(self, sinks: Mapping[str, Sink]) -> Flow:
         """The same flow with other sinks: results go elsewhere, plans stay valid.
 
         Example:
@@ -278,8 +276,7 @@ class Flow:
 
     def _require_steps(self, role: Role, names: Iterable[str]) -> None:
         known = self.names(role)
-        unknown = sorted(set(names) - set(known))
-        if unknown:
+        if unknown := sorted(set(names) - set(known)):
             raise BuildError(
                 Subject("flow", self.name),
                 f"{role.value}s among {list(known)}",
@@ -381,7 +378,7 @@ class Stream(Compositions):
             raise
         return Stream(self.flow, Output(name))
 
-    def sink(self, name: str, sink: Any) -> Flow:
+    def sink(self, name: str, sink: Sink) -> Flow:
         """Write the stream; gives the flow back."""
         self.flow.graph.add(name, Role.SINK, SinkBody(sink))
         try:

@@ -19,7 +19,6 @@ from anabranch.engines.listeners import Listener
 from anabranch.engines.registry import Simulated, engine_of
 from anabranch.errors import BuildError, Subject, require_kind
 from anabranch.flow import Flow
-from anabranch.graph import Role
 from anabranch.io.directory import require_apart
 from anabranch.planning.for_flow import require_flow
 from anabranch.planning.machine import Machine
@@ -64,7 +63,7 @@ def start(
     """
     # Validate: whatever can be said without running is said now.
     require_flow(flow)
-    require_apart({name: flow.graph.steps[name].body.sink for name in flow.names(Role.SINK)})
+    require_apart(flow.sinks())
     require_kind("plan", plan, Plan)
     require_kind("rows", rows, int)
     require_kind("simulated", simulated, Simulated)

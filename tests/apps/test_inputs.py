@@ -13,7 +13,7 @@ from anabranch.apps.parts.inputs import paths_of, read_rows
 from anabranch.errors import SchemaError, SourceError, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.io import collect
-from anabranch.io.files import FilesSource
+from anabranch.io.files_source import FilesSource
 from anabranch.io.formats import text
 from anabranch.testing.sequential import run_sequential
 

@@ -17,7 +17,7 @@ from anabranch.errors import AnabranchError
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow
 from anabranch.graph import Role
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
 from anabranch.testing.compare import difference
 from anabranch.testing.on_engine import nudging

@@ -12,7 +12,7 @@ import anabranch as ab
 from anabranch.adapt.policies.balance import Balance
 from anabranch.adapt.policy import Pace
 from anabranch.flow import Flow
-from anabranch.io.collect import CollectSink
+from anabranch.io.collect_sink import CollectSink
 from anabranch.planning.bucket_map import BucketMap, balanced
 from anabranch.planning.plan import Plan
 from anabranch.state.hashing import bucket_of, hash_columns

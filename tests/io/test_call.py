@@ -3,6 +3,7 @@ import pytest
 
 from anabranch.errors import SinkError
 from anabranch.io import call
+from anabranch.io.transaction import Transactions
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -22,7 +23,7 @@ def calls():
 
 
 def opened(function, version=-1):
-    sink = call(function)
+    sink = Transactions(call(function))
     sink.open(SCHEMA, version)
     return sink
 

@@ -7,6 +7,7 @@ import pytest
 
 from anabranch.errors import BuildError, SinkError
 from anabranch.io import collect
+from anabranch.io.transaction import Transactions
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -15,9 +16,22 @@ def batch(*numbers):
     return pa.record_batch({"x": list(numbers)}, schema=SCHEMA)
 
 
+class Collecting(Transactions):
+    """A sink, and the transactions that write to it."""
+
+    def __init__(self, limit):
+        self.sink = collect(limit)
+        self.table = self.sink.table
+        super().__init__(self.sink)
+
+    @property
+    def dropped(self):
+        return self.sink.dropped
+
+
 def with_versions(versions, limit=None):
-    sink = collect(limit)
-    sink.open(SCHEMA, -1)
+    sink = Collecting(limit)
+    sink.open(SCHEMA)
     for version in range(versions):
         sink.write(batch(version))
         sink.commit(version)
@@ -139,5 +153,5 @@ def extended(sink, version):
 
 
 def test_what_is_collected_does_not_travel_to_workers():
-    sink = with_versions(100)
+    sink = with_versions(100).sink
     assert len(pickle.dumps(sink)) < 1000 + len(pickle.dumps(collect()))

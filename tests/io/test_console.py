@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.io import console
+from anabranch.io.transaction import Transactions
 
 
 @pytest.fixture
@@ -11,8 +12,9 @@ def screen():
     return io.StringIO()
 
 
-def show(sink, *batches):
-    sink.open(batches[0].schema, -1)
+def show(console, *batches):
+    sink = Transactions(console)
+    sink.open(batches[0].schema)
     for version, batch in enumerate(batches):
         sink.write(batch)
         sink.commit(version)
@@ -48,8 +50,8 @@ def test_a_limit_that_fits_says_nothing(screen):
 
 def test_rows_are_printed_when_committed(screen):
     batch = pa.record_batch({"x": [1]})
-    sink = console(stream=screen)
-    sink.open(batch.schema, -1)
+    sink = Transactions(console(stream=screen))
+    sink.open(batch.schema)
     sink.write(batch)
     assert screen.getvalue() == ""
     sink.open(batch.schema, 0)

@@ -4,6 +4,7 @@ from hypothesis import given
 
 from anabranch.errors import SinkError
 from anabranch.io import csv
+from anabranch.io.transaction import Transactions
 from tests.io.values import batches, written_and_read
 
 
@@ -20,8 +21,8 @@ def test_null_and_the_empty_string_stay_apart(tmp_path):
 
 def test_every_file_has_a_header(tmp_path):
     batch = pa.record_batch({"x": [1]})
-    sink = csv(tmp_path)
-    sink.open(batch.schema, -1)
+    sink = Transactions(csv(tmp_path))
+    sink.open(batch.schema)
     for version in range(2):
         sink.write(batch)
         sink.commit(version)
@@ -31,4 +32,4 @@ def test_every_file_has_a_header(tmp_path):
 @pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.binary(), pa.float16()])
 def test_types_that_do_not_read_back_are_refused_by_name(tmp_path, kind):
     with pytest.raises(SinkError, match=r"columns that csv can hold, got 'k' of type.*parquet"):
-        csv(tmp_path).open(pa.schema([("k", kind)]), -1)
+        csv(tmp_path).open(pa.schema([("k", kind)]))

@@ -189,7 +189,7 @@ def test_every_format_has_a_suffix_of_its_own():
 
 
 def test_many_files_keep_few_readers_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["anabranch.io.files"], "OPEN_READERS", 2)
+    monkeypatch.setattr(sys.modules["anabranch.io.files_source"], "OPEN_READERS", 2)
     for index in range(5):
         (tmp_path / f"{index}.txt").write_text("a\nb\n")
     source = files(tmp_path)

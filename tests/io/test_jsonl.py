@@ -37,4 +37,4 @@ def test_not_a_number_reads_back(tmp_path):
 @pytest.mark.parametrize("kind", [pa.list_(pa.timestamp("us")), pa.binary(), pa.duration("s")])
 def test_types_that_do_not_read_back_are_refused_by_name(tmp_path, kind):
     with pytest.raises(SinkError, match=r"columns that jsonl can hold, got 'k' of type.*parquet"):
-        jsonl(tmp_path).open(pa.schema([("k", kind)]), -1)
+        jsonl(tmp_path).open(pa.schema([("k", kind)]))

@@ -11,7 +11,7 @@ from anabranch.cli import cli
 from anabranch.engines.checkpoint.locations import absolute, storage_at
 from anabranch.errors import AnabranchError, SinkError, SourceError, StateError
 from anabranch.io.local_paths import local_path, remote_scheme
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 
 ELSEWHERE = ["s3://bucket/out", "hdfs:///books/*.txt", "abfss://box@host/out", "HTTPS://host/x.csv"]
 
@@ -77,7 +77,7 @@ def test_a_file_address_is_a_path(tmp_path):
         assert ab.files(given).parts() == (str(tmp_path / "my books" / "a.txt"),)
     assert absolute(address) == storage_at(address).location == str(tmp_path / "my books")
     sink = ab.parquet(f"{address}/out")
-    sink.open(ab.schema("x: int64"), -1)
+    sink.open(ab.schema("x: int64"))
     assert read_back(tmp_path / "my books" / "out").column_names == ["x"]
 
 

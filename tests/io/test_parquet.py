@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import SinkError
 from anabranch.io import parquet
+from anabranch.io.transaction import Transactions
 from tests.io.values import batches, written_and_read
 
 MORE = {
@@ -23,9 +24,9 @@ def test_what_is_written_reads_back(tmp_path_factory, batch):
 
 
 def test_small_batches_share_a_row_group(tmp_path):
-    sink = parquet(tmp_path)
+    sink = Transactions(parquet(tmp_path))
     rows = pa.record_batch({"x": [1, 2]})
-    sink.open(rows.schema, -1)
+    sink.open(rows.schema)
     for _ in range(50):
         sink.write(rows)
     sink.commit(0)
@@ -33,9 +34,9 @@ def test_small_batches_share_a_row_group(tmp_path):
 
 
 def test_many_rows_are_not_held_until_the_commit(tmp_path):
-    sink = parquet(tmp_path)
+    sink = Transactions(parquet(tmp_path))
     rows = pa.record_batch({"x": list(range(100_000))})
-    sink.open(rows.schema, -1)
+    sink.open(rows.schema)
     for _ in range(4):
         sink.write(rows)
     sink.commit(0)
@@ -45,4 +46,4 @@ def test_many_rows_are_not_held_until_the_commit(tmp_path):
 def test_unions_are_refused_by_name(tmp_path):
     schema = pa.schema([("u", pa.dense_union([pa.field("a", pa.int64())]))])
     with pytest.raises(SinkError, match="'u' of type dense_union"):
-        parquet(tmp_path).open(schema, -1)
+        parquet(tmp_path).open(schema)

@@ -7,16 +7,17 @@ from hypothesis import strategies as st
 
 from anabranch.io import memory
 from anabranch.io.reader import DONE, PART_SHIFT, SourceReader
-from anabranch.io.source import Chunk
+from anabranch.io.source import Chunk, Source
 from anabranch.state.positions import FIRST, LAST, Root, end, is_end
 
 NEXT_PART = 1 << PART_SHIFT
 
 
-class Parts:
+class Parts(Source):
     """A source of several parts; each row says where it stands."""
 
     schema = pa.schema([("part", pa.int64()), ("row", pa.int64())])
+    bounded, order = True, "part and row"
 
     def __init__(self, *lengths: int) -> None:
         self.lengths = lengths

@@ -22,7 +22,7 @@ from anabranch.adapt.policy import Pace
 from anabranch.engines.local import engine as local_engine
 from anabranch.errors import SourceError
 from anabranch.events import Decision, Event, Observation, Observed, Reconfiguration
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.io.redis_client import END, StreamClient
 from anabranch.io.replaying import Replay
 from anabranch.planning.plan import Plan

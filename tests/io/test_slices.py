@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from anabranch.io import files, generate, memory
 from anabranch.io.slices import Cursor, Slice, SliceReader, take
-from anabranch.io.source import Chunk, Extent
+from anabranch.io.source import Chunk, Extent, Source
 from anabranch.state.positions import is_end
 from tests.io.reading import LINES, NUMBERS
 
@@ -27,7 +27,7 @@ class Part:
 
 
 @dataclass
-class Parts:
+class Parts(Source):
     """A source that knows its parts well, badly or not at all."""
 
     all: list[Part]
@@ -45,9 +45,6 @@ class Parts:
             return None
         columns = {"part": [number] * (stop - start), "row": list(range(start, stop))}
         return Chunk(pa.RecordBatch.from_pydict(columns, schema=SCHEMA))
-
-    def due_rows(self, elapsed_s: float) -> int | None:
-        return None
 
     def extent(self, part: str) -> Extent:
         return self.all[int(part)].extent

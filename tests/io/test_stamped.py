@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import SourceError
 from anabranch.io import files, generate, memory, stamped
-from anabranch.io.source import Chunk, Extent
+from anabranch.io.source import Chunk, Extent, Source
 from tests.io.reading import chunk_sizes, table_of
 
 ROWS = 300
@@ -102,14 +102,11 @@ def test_everything_else_is_the_wrapped_sources():
 
 
 def test_what_a_queue_tells_of_its_rows_is_passed_on():
-    class Queue:
+    class Queue(Source):
         schema, bounded, order = TABLE.schema, False, "row"
 
         def parts(self):
             return ("queue",)
-
-        def due_rows(self, elapsed_s):
-            return None
 
         def extent(self, part):
             return Extent(3, growing=True)

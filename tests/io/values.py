@@ -6,6 +6,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from anabranch.io import Sink, read_back
+from anabranch.io.transaction import Transactions
 
 MICROSECONDS = st.integers(-(2**45), 2**50)
 
@@ -41,7 +42,8 @@ def batches(draw, more=None):
 
 
 def written_and_read(sink: Sink, folder, batch: pa.RecordBatch) -> pa.Table:
-    sink.open(batch.schema, -1)
-    sink.write(batch)
-    sink.commit(0)
+    out = Transactions(sink)
+    out.open(batch.schema)
+    out.write(batch)
+    out.commit(0)
     return read_back(folder)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from anabranch.flow import Flow, Stream
 from anabranch.graph import StateKind
 from anabranch.io import collect, memory
-from anabranch.io.source import Extent
+from anabranch.io.source import Extent, Source
 from anabranch.operators.schedule import Schedule
 from anabranch.planning.plan import Plan
 from anabranch.testing.random_plans import random_plan
@@ -71,7 +71,7 @@ PAIRS: dict[str, Any] = {
 TIMED_PAIRS: dict[str, Any] = {**PAIRS, **TIMED_PAIR_BUILTINS}
 
 
-class Parted:
+class Parted(Source):
     """Rows in several parts, so that several readers can share them."""
 
     schema, bounded, order = SCHEMA, True, "part and row"
@@ -85,9 +85,6 @@ class Parted:
 
     def read(self, part: str, start: int, rows: int) -> Any:
         return self._parts[part].read("memory", start, rows)
-
-    def due_rows(self, elapsed_s: float) -> int | None:
-        return None
 
     def extent(self, part: str) -> Extent:
         return self._parts[part].extent("memory")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StreamType
-from anabranch.io.memory import memory
+from anabranch.io.memory_source import memory
 from anabranch.operators import lookup as module
 from anabranch.operators.base import Shared
 from anabranch.operators.lookup import lookup

@@ -18,7 +18,7 @@ import pytest
 import anabranch as ab
 from anabranch.errors import EngineError, OperatorError
 from anabranch.flow import Flow
-from anabranch.io.collect import CollectSink
+from anabranch.io.collect_sink import CollectSink
 from anabranch.testing import another_process, check, run_sequential
 from anabranch.testing.another_process import (
     OtherProcess,

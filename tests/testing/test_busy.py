@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.errors import BuildError
 from anabranch.graph import StateKind
+from anabranch.io.transaction import Transactions
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile, chain
 from anabranch.planning.regions import regions
@@ -109,8 +110,10 @@ def test_the_sink_counts_what_a_run_writes():
     sink = Counting()
     flow = busy_flow(mixed_chain(), rows=500).writing({"sink": sink})
     batch = flow.graph.steps["source"].body.source.read("generated", 0, 5).batch
-    sink.open(batch.schema, -1)
-    sink.write(batch)
+    out = Transactions(sink)
+    out.open(batch.schema)
+    out.write(batch)
+    out.commit(0)
     assert sink.rows == 5
 
 

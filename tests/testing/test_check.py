@@ -17,7 +17,7 @@ from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate, memory
 from anabranch.operators.shapes import Expand, Filter, Map
 from anabranch.operators.tuples import partitioned
-from anabranch.testing.check import Report, check
+from anabranch.testing.checking import Report, check
 
 ROWS = [{"k": i % 3, "v": i} for i in range(40)]
 

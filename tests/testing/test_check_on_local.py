@@ -15,11 +15,12 @@ from anabranch.engines.local.engine import LocalEngine
 from anabranch.errors import EngineError
 from anabranch.events import Reconfiguration
 from anabranch.flow import Flow
-from anabranch.io import collect, generate, memory
+from anabranch.io import collect, generate, memory, stamped
 from anabranch.planning.plan import Plan
+from anabranch.running import run
 from anabranch.testing import on_engine
-from anabranch.testing.check import check
-from anabranch.testing.on_engine import Nudging, run_watched, small_batches
+from anabranch.testing.checking import check
+from anabranch.testing.on_engine import Nudging, nudging, run_watched, small_batches
 
 ROWS = 200
 X = pa.schema([("x", pa.int64())])
@@ -105,3 +106,15 @@ def test_a_source_that_nudges_stays_behind_when_it_travels():
     there = pickle.loads(pickle.dumps(source))
     assert there.read("memory", 0, 5).batch.to_pylist() == [{"x": 1}]
     assert calls == [1, 1]
+
+
+def test_the_stamps_of_a_source_that_nudges_are_those_of_its_source():
+    source = stamped(generate(lambda rng, index: {"x": index}, X), lambda: 7)
+    flow = Flow("stamped")
+    flow.source("s", source).sink("out", out := collect())
+    calls: list[int] = []
+    run(nudging(flow, lambda: calls.append(1)), engine="local", rows=ROWS)
+    assert calls
+    assert out.table().num_rows == ROWS
+    assert source.latest == 7
+    assert source.record["generated"] == [], "nobody reads those rows again"

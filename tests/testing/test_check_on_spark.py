@@ -11,7 +11,7 @@ from anabranch.errors import UnknownNameError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.testing import on_engine
-from anabranch.testing.check import check
+from anabranch.testing.checking import check
 from tests.engines.spark.conftest import spark
 from tests.sampling import thorough
 

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow
 from anabranch.cli.outcomes import WRONG_RESULT
-from anabranch.testing.check import PROCESSES
-from anabranch.testing.check import check as check_flow
+from anabranch.testing.checking import PROCESSES
+from anabranch.testing.checking import check as check_flow
 
 
 def register(cli: typer.Typer) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from anabranch.cli.finding import AsJson
 from anabranch.cli.stopping import STOPS, code_of
-from anabranch.io.files import files
+from anabranch.io.files_source import files
 from anabranch.io.pacing import Steps
 from anabranch.io.redis_client import StreamClient
 from anabranch.io.redis_rows import FIELD, FORMATS

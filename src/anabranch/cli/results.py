@@ -14,9 +14,9 @@ from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role
 from anabranch.io import call, collect, parquet
-from anabranch.io.collect import CollectSink
 from anabranch.io.directory import kept_schema
-from anabranch.io.read_back import committed_batches
+from anabranch.io.reading_back import committed_batches
+from anabranch.io.sink import InMemory
 
 SET_ASIDE = "_set_aside"
 ASIDE = ("late", "errors")
@@ -120,10 +120,10 @@ def _is_set_aside(flow: Flow, sink: str) -> bool:
     return given is not None and flow.graph.steps[given.step].body.out_ports[given.port] in ASIDE
 
 
-def collected(flow: Flow) -> dict[str, CollectSink]:
+def collected(flow: Flow) -> dict[str, InMemory]:
     """The sinks of a flow that keep rows in memory, by name."""
-    sinks = {name: flow.graph.steps[name].body.sink for name in flow.names(Role.SINK)}
-    return {name: sink for name, sink in sinks.items() if isinstance(sink, CollectSink)}
+    found = {name: sink.in_memory() for name, sink in flow.sinks().items()}
+    return {name: sink for name, sink in found.items() if sink is not None}
 
 
 def keeping_the_last(flow: Flow) -> Flow:

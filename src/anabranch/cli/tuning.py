@@ -29,7 +29,7 @@ from anabranch.events import Event
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.local_paths import local_option
-from anabranch.io.redis_stream import RedisStreamSource, redis_stream
+from anabranch.io.redis_source import RedisStreamSource, redis_stream
 from anabranch.planning.plan import Plan
 from anabranch.running import start
 from anabranch.view.progress import Progress
@@ -218,7 +218,7 @@ def stream_at(flow: Flow, source: str, place: str, format: str) -> RedisStreamSo
             "count from 0",
         )
     url = urlunsplit(parts._replace(path=path, query=urlencode(options)))
-    schema = flow.graph.steps[source].body.source.schema
+    schema = flow.sources()[source].schema
     return redis_stream(url, stream, schema, format, first_row=int(first_row))
 
 

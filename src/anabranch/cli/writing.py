@@ -56,5 +56,5 @@ def write_data(
             out.name,
             "name it so",
         )
-    written = save(flow.graph.steps[source].body.source, out, rows)
+    written = save(flow.sources()[source], out, rows)
     typer.echo(f"{written:,} rows of {source!r} are in {out}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import permutations
 from pathlib import Path
@@ -20,14 +20,23 @@ import pyarrow as pa
 
 from anabranch.errors import SinkError, Subject
 from anabranch.io.local_paths import local_path
-from anabranch.io.sink import Sink
-from anabranch.io.transaction import require_fit
+from anabranch.io.sink import (
+    Guarantee,
+    Receipt,
+    Sink,
+    SinkWriter,
+    Stage,
+    Traits,
+    require_fit,
+)
 
 SCHEMA_FILE = ".schema.arrow"
 PENDING = ".pending-"
 NO_ROWS = "part-schema"
 NOT_READ = (".", "_")
 """How the names begin of what readers of a directory pass over."""
+INTERVAL_S = 1.0
+"""Without a checkpoint a version is about so long, since each of them is a file."""
 OF_TASK = re.compile(r"\.pending-(\d{12,})-.*")
 COMMITTED = re.compile(r"part-(\d{8,})(?:-(\d{3,}))?\.(parquet|csv|jsonl)")
 
@@ -86,9 +95,9 @@ def require_apart(sinks: Mapping[str, Sink]) -> None:
         sinks: The sinks of a flow by the names of their steps.
     """
     found = {
-        name: Path(sink.directory).resolve()
+        name: Path(sink.traits.directory).resolve()
         for name, sink in sinks.items()
-        if isinstance(sink, DirectorySink)
+        if sink.traits.directory is not None
     }
     for (outer, above), (inner, below) in permutations(found.items(), 2):
         if not below.is_relative_to(above):
@@ -105,10 +114,11 @@ def require_apart(sinks: Mapping[str, Sink]) -> None:
 class DirectorySink(Sink):
     """See `parquet`, `csv` and `jsonl`, which are this with an encoding each.
 
-    Rows go to a hidden file with a name of its own (a process that was given up but still runs
-    cannot touch it); a commit renames it to `part-<version>.<format>`. The hidden `.schema.arrow`
-    keeps the exact types, so that `read_back` finds them whatever the format lost. `part-schema` is
-    a file without rows, from the first moment on, so that others find the columns of no result.
+    A writer writes a hidden file under a name of its own (a process that was given up but still
+    runs cannot touch those of others); a commit renames the files of its receipts to
+    `part-<version>.<format>`, numbered where there are several. The hidden `.schema.arrow` keeps
+    the exact types, so that `read_back` finds them whatever the format lost. `part-schema` is a
+    file without rows, from the first moment on, so that others find the columns of no result.
     """
 
     def __init__(
@@ -119,142 +129,95 @@ class DirectorySink(Sink):
         self._description = f"{encoding.name} {os.fspath(directory)!r}"
         self._encoding = encoding
         self._overwrite = overwrite
-        self._schema: pa.Schema | None = None
-        self._committed = -1
-        self._pending: str | None = None
-        self._writer: Writer | None = None
 
     def __repr__(self) -> str:
         """The description that errors use."""
         return self._description
 
     @property
-    def directory(self) -> str:
-        """The absolute path of the directory."""
-        return self._directory
+    def traits(self) -> Traits:
+        return Traits(
+            Guarantee.TRANSACTIONAL,
+            staged=False,
+            interval_s=INTERVAL_S,
+            directory=self._directory,
+        )
 
-    def open(self, schema: pa.Schema, version: int) -> None:
-        """Go on after `version`: files of later versions and unfinished ones are removed.
+    def open(self, schema: pa.Schema) -> None:
+        """Refuse a directory with files, unless they may be replaced: then they are removed."""
+        self._require_columns(schema)
+        with self.named_errors():
+            self._require_free()
+            self._remove_after(-1)
+            self._keep_schema(schema)
+            self._show_columns(schema)
 
-        What tasks wrote for later versions stays hidden, until `sweep`: another run may have been
+    def recover(
+        self, schema: pa.Schema, version: int, receipts: Sequence[Receipt], stage: Stage
+    ) -> None:
+        """Remove files of later versions and unfinished ones.
+
+        What attempts at later versions wrote stays hidden, until `sweep`: another run may have been
         committing it when this one took over.
         """
-        if (field := self._encoding.unfit(schema)) is not None:
-            raise self._error(
-                f"columns that {self._encoding.name} can hold",
-                f"{field.name!r} of type {field.type}",
-                "cast or drop it before the sink, or write parquet",
-            )
-        self.close()
-        with self._named_errors():
-            if version < 0:
-                self._require_free()
-            else:
-                self._require_kept(schema, version)
+        self._require_columns(schema)
+        self.commit(version, receipts, stage)
+        with self.named_errors():
+            self._require_kept(schema, version)
             self._remove_after(version)
-            if version < 0:
-                self._keep_schema(schema)
-            if self._encoding.keeps_columns:
-                self._show_columns(schema)
-        self._schema = schema
-        self._committed = version
+            self._show_columns(schema)
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows to the hidden file."""
-        require_fit(Subject("sink", self._description), self._schema, batch)
-        if batch.num_rows == 0:
-            return
-        with self._named_errors():
-            if self._writer is None:
-                name = f"{PENDING}{uuid4().hex}.{self._encoding.name}"
-                self._pending = os.path.join(self._directory, name)
-                self._writer = self._encoding.writer(self._pending, self._schema)
-            self._writer.write(batch)
-
-    def commit(self, version: int) -> None:
-        """Rename the hidden file, if there is one; a version already committed stays as it is."""
-        if version <= self._committed:
-            self._discard()
-            return
-        with self._named_errors():
-            if self._writer is not None and self._pending is not None:
-                self._writer.close()
-                _to_disk(self._pending)
-                os.replace(self._pending, self._path(version))
-                _to_disk(self._directory)
-                self._writer = self._pending = None
-        self._committed = version
-
-    def close(self) -> None:
-        """Remove what was not committed."""
-        self._discard()
-        self._schema = None
-
-    # Written by tasks: each writes hidden files, and whoever commits gives them their names.
-
-    def write_hidden(
-        self, name: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema
-    ) -> str | None:
-        """Write rows to a hidden file of this name, on disk for good; None when there are none."""
+    def writer(self, schema: pa.Schema, name: str, stage: Stage) -> SinkWriter:
         hidden = f"{PENDING}{name}.{self._encoding.name}"
-        path = os.path.join(self._directory, hidden)
-        writer: Writer | None = None
-        with self._named_errors():
-            for batch in batches:
-                require_fit(Subject("sink", self._description), schema, batch)
-                writer = writer or self._encoding.writer(path, schema)
-                writer.write(batch)
-            if writer is None:
-                return None
-            writer.close()
-            _to_disk(path)
-        return hidden
+        return _HiddenFile(self, schema, hidden, self._directory, self._encoding)
 
-    def names(self, version: int, files: int) -> list[str]:
-        """What the files of a version shall be called."""
-        stem, kind = f"part-{version:08d}", self._encoding.name
-        if files == 1:
-            return [f"{stem}.{kind}"]
-        return [f"{stem}-{number:03d}.{kind}" for number in range(files)]
-
-    def reveal(self, renames: Mapping[str, str], version: int) -> None:
+    def commit(self, version: int, receipts: Sequence[Receipt], stage: Stage) -> None:
         """Give hidden files their names; doing it again changes nothing."""
-        with self._named_errors():
-            for hidden, name in renames.items():
-                source = os.path.join(self._directory, hidden)
+        with self.named_errors():
+            for receipt, name in zip(receipts, self._names(version, len(receipts)), strict=True):
+                source = os.path.join(self._directory, receipt.name)
                 target = os.path.join(self._directory, name)
                 if os.path.exists(source):
                     os.replace(source, target)
                 elif not os.path.exists(target):
                     raise self._error(
-                        f"the file {hidden} of version {version} in {self._directory}",
+                        f"the file {receipt.name} of version {version} in {self._directory}",
                         "neither it nor its final name",
                         "put the output back, or start afresh without the checkpoint",
                     )
-            if renames:
+            if receipts:
                 _to_disk(self._directory)
-        self._committed = max(self._committed, version)
+
+    def abort(self, receipts: Sequence[Receipt], stage: Stage) -> None:
+        with self.named_errors():
+            for receipt in receipts:
+                with suppress(FileNotFoundError):
+                    os.remove(os.path.join(self._directory, receipt.name))
 
     def sweep(self, version: int) -> None:
-        """Remove what tasks have left hidden up to `version`, which has been revealed."""
-        with self._named_errors():
+        with self.named_errors():
             for name in os.listdir(self._directory):
                 match = OF_TASK.fullmatch(name)
                 if match and int(match[1]) <= version:
                     with suppress(FileNotFoundError):
                         os.remove(os.path.join(self._directory, name))
 
-    def _path(self, version: int) -> str:
-        return os.path.join(self._directory, f"part-{version:08d}.{self._encoding.name}")
+    def rehearsal(self, folder: Path) -> DirectorySink:
+        return DirectorySink(folder, self._encoding, overwrite=True)
 
-    def _discard(self) -> None:
-        writer, pending = self._writer, self._pending
-        self._writer = self._pending = None
-        with self._named_errors():
-            if writer is not None:
-                writer.close()
-            if pending is not None and os.path.exists(pending):
-                os.remove(pending)
+    def _names(self, version: int, files: int) -> list[str]:
+        stem, kind = f"part-{version:08d}", self._encoding.name
+        if files == 1:
+            return [f"{stem}.{kind}"]
+        return [f"{stem}-{number:03d}.{kind}" for number in range(files)]
+
+    def _require_columns(self, schema: pa.Schema) -> None:
+        if (field := self._encoding.unfit(schema)) is not None:
+            raise self._error(
+                f"columns that {self._encoding.name} can hold",
+                f"{field.name!r} of type {field.type}",
+                "cast or drop it before the sink, or write parquet",
+            )
 
     def _require_free(self) -> None:
         os.makedirs(self._directory, exist_ok=True)
@@ -312,6 +275,8 @@ class DirectorySink(Sink):
         _to_disk(self._directory)
 
     def _show_columns(self, schema: pa.Schema) -> None:
+        if not self._encoding.keeps_columns:
+            return
         hidden = os.path.join(self._directory, f"{PENDING}{uuid4().hex}.{self._encoding.name}")
         self._encoding.writer(hidden, schema).close()
         _to_disk(hidden)
@@ -320,7 +285,8 @@ class DirectorySink(Sink):
         _to_disk(self._directory)
 
     @contextmanager
-    def _named_errors(self) -> Iterator[None]:
+    def named_errors(self) -> Iterator[None]:
+        """Let errors of the operating system name this sink, and say what to do."""
         try:
             yield
         except (OSError, pa.ArrowException, UnicodeError) as error:
@@ -332,6 +298,48 @@ class DirectorySink(Sink):
 
     def _error(self, expected: str, got: str, remedy: str) -> SinkError:
         return SinkError(Subject("sink", self._description), expected, got, remedy)
+
+
+class _HiddenFile(SinkWriter):
+    """One attempt at a file."""
+
+    def __init__(
+        self,
+        sink: DirectorySink,
+        schema: pa.Schema,
+        name: str,
+        directory: str,
+        encoding: Encoding,
+    ) -> None:
+        self._sink, self._schema, self._name, self._encoding = sink, schema, name, encoding
+        self._path = os.path.join(directory, name)
+        self._file: Writer | None = None
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        require_fit(Subject("sink", repr(self._sink)), self._schema, batch)
+        if batch.num_rows == 0:
+            return
+        with self._sink.named_errors():
+            if self._file is None:
+                self._file = self._encoding.writer(self._path, self._schema)
+            self._file.write(batch)
+        self._rows += batch.num_rows
+
+    def prepare(self) -> Receipt | None:
+        if self._file is None:
+            return None
+        with self._sink.named_errors():
+            self._file.close()
+            _to_disk(self._path)
+        return Receipt(self._name, self._rows)
+
+    def abort(self) -> None:
+        with self._sink.named_errors():
+            if self._file is not None:
+                self._file.close()
+            with suppress(FileNotFoundError):
+                os.remove(self._path)
 
 
 def _columns(schema: pa.Schema) -> str:

@@ -7,16 +7,11 @@ parts of a source and a restart can go on anywhere.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from anabranch.events import SkippedRow
-from anabranch.flow import Flow
-from anabranch.graph import Role
-from anabranch.io.source import Chunk
-from anabranch.operators.base import SkippedAt
+from anabranch.io.source import Chunk, Source
 from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.positions import FIRST, LAST, Jumbo, Mark, Positions, Root, end
 
@@ -40,7 +35,7 @@ class SourceReader:
 
     def __init__(
         self,
-        source: Any,
+        source: Source,
         rank: int,
         *,
         share: int = 0,
@@ -93,20 +88,9 @@ def place(rank: int, number: int, row: int) -> Root:
     return Root(seq, rank, seq, 0)
 
 
-def skipped_row(flow: Flow, skipped: SkippedAt | None) -> SkippedRow | None:
-    """Return where a row that was set aside stands in its source."""
-    if skipped is None:
-        return None
-    sources = flow.names(Role.SOURCE)
-    if skipped.rank not in range(len(sources)):  # of a timer, or of the end of the stream
-        return SkippedRow("", "", 0, skipped.why, skipped.text)
-    name = sources[skipped.rank]
-    parts = flow.graph.steps[name].body.source.parts()
-    number, row = divmod(skipped.seq, 1 << PART_SHIFT)
-    known = number in range(len(parts))
-    return SkippedRow(
-        name, parts[number] if known else "", row + 1 if known else 0, skipped.why, skipped.text
-    )
+def part_and_row(seq: int) -> tuple[int, int]:
+    """Return the number of the part and the row in it that a sequence number stands for."""
+    return divmod(seq, 1 << PART_SHIFT)
 
 
 def placed(chunk: Chunk, schema: pa.Schema, rank: int, number: int, start: int) -> Jumbo:

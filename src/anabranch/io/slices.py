@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from anabranch.io.reader import last_word, place, placed
-from anabranch.io.source import extent
+from anabranch.io.source import Source
 from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.positions import FIRST, Jumbo, Root, end
 
@@ -50,7 +49,7 @@ class Stop:
         return Cursor(self.part + 1, 0) if self.over else Cursor(self.part, self.row)
 
 
-def take(source: Any, cursor: Cursor, budget: int, readers: int) -> list[list[Slice]]:
+def take(source: Source, cursor: Cursor, budget: int, readers: int) -> list[list[Slice]]:
     """Choose about `budget` rows from the cursor on, and share them out among readers.
 
     Example:
@@ -62,13 +61,13 @@ def take(source: Any, cursor: Cursor, budget: int, readers: int) -> list[list[Sl
     return _shared_out(source, _stretch(source, cursor, budget), budget, readers)
 
 
-def _stretch(source: Any, cursor: Cursor, budget: int) -> list[Slice]:
+def _stretch(source: Source, cursor: Cursor, budget: int) -> list[Slice]:
     """Whole parts while they fit; a run of rows of the first one when it does not."""
     parts = source.parts()
     chosen: list[Slice] = []
     part, row, left = cursor.part, cursor.row, budget
     while part < len(parts) and left > 0:
-        known = extent(source, parts[part])
+        known = source.extent(parts[part])
         rest = None if known.rows is None else max(known.rows - row, 0)
         if known.growing and rest is not None:
             # Rows that have come and no others: whoever reads the slice again finds the same.
@@ -85,14 +84,14 @@ def _stretch(source: Any, cursor: Cursor, budget: int) -> list[Slice]:
 
 
 def _shared_out(
-    source: Any, chosen: Sequence[Slice], budget: int, readers: int
+    source: Source, chosen: Sequence[Slice], budget: int, readers: int
 ) -> list[list[Slice]]:
     """Neighbouring slices to the same reader, about the same number of rows to each."""
     shares: list[list[Slice]] = [[] for _ in range(readers)]
     parts = source.parts()
     sized = []
     for piece in chosen:
-        known = extent(source, parts[piece.part])
+        known = source.extent(parts[piece.part])
         rest = budget if known.rows is None else max(known.rows - piece.start, 0)
         sized.append((piece, min(rest, piece.rows or rest), known.seekable))
     share = max(1, -(-sum(rows for _, rows, _ in sized) // readers))
@@ -124,7 +123,7 @@ class SliceReader:
         [Stop(part=0, row=10, over=True)]
     """
 
-    def __init__(self, source: Any, rank: int, slices: Sequence[Slice]) -> None:
+    def __init__(self, source: Source, rank: int, slices: Sequence[Slice]) -> None:
         """A reader that has read nothing yet."""
         self._source, self._rank, self._slices = source, rank, slices
         self._parts = source.parts()

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
+
+from anabranch.errors import BuildError
+
+Record = Mapping[str, Sequence[tuple[int, int, int]]]
+"""For each part, runs of rows with one stamp: (first row, row after the last, stamp)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,48 +39,6 @@ class Chunk:
     waited_ms: float | None = None
 
 
-class Source(Protocol):
-    """A replayable stream of rows, split into ordered parts.
-
-    An implementer owes:
-
-    - *Replay.* The same (part, start) gives the same rows, whatever was read before and in
-      whatever chunks, also in another process. Offsets belong to the engine; a reader may remember
-      its position to make reading on cheap, never to decide what it returns. A heartbeat, too,
-      stands after the same row however the part is read.
-    - *Progress.* A chunk of a bounded part holds at least one row; after the last row comes None.
-    - *Stable names.* `parts` gives the same names in the same order for the life of the data.
-    - *A truthful order.* `order` names what orders the rows ("file and row", "index"), or is None.
-    - *Pickling.* Open files and caches stay behind; what was decided once (the file list, recorded
-      arrival times) goes along.
-    - *Sharing.* Different parts may be read by different threads at the same time.
-    - *Errors.* What cannot be read is a SourceError that names the part, never fewer rows.
-
-    A source may also have `extent(part) -> Extent`, which lets engines share its rows out evenly.
-    """
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of every batch."""
-
-    @property
-    def bounded(self) -> bool:
-        """Whether every part ends."""
-
-    @property
-    def order(self) -> str | None:
-        """What orders the rows; None for an unordered source."""
-
-    def parts(self) -> tuple[str, ...]:
-        """The names of the parts, in order."""
-
-    def read(self, part: str, start: int, rows: int) -> Chunk | None:
-        """At most `rows` (1 or more) rows of `part` from row `start` on; None at its end."""
-
-    def due_rows(self, elapsed_s: float) -> int | None:
-        """How many rows, over all parts, are due `elapsed_s` after the start; None: no pacing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Extent:
     """What is known of a part without reading it.
@@ -91,18 +56,203 @@ class Extent:
     growing: bool = False
 
 
-def is_pushed(source: Source) -> bool:
-    """Whether an engine brings the rows of a source, and nobody reads them."""
-    return bool(getattr(source, "pushed", False))
+class Source(Protocol):
+    """A replayable stream of rows, split into ordered parts.
 
+    One protocol describes three kinds of sources:
 
-def extent(source: Source, part: str) -> Extent:
-    """What a source can tell of a part; a source need not be able to (`extent` is optional).
+    - A *bounded* source has an end: `bounded` is true, and `read` returns None after the last row
+      of a part.
+    - A *growing* source gets rows from elsewhere: `bounded` is false, `read` returns an empty chunk
+      while nothing has come, and `extent` may report how many rows have come.
+    - A *pushed* source is not read: `pushed` is true, and an engine brings its rows. It may be
+      bounded or not.
+
+    Classes inherit from the protocol. They must provide `schema`, `bounded`, `order`, `parts` and
+    `read`; the other members have defaults, which claim nothing. An implementer must ensure:
+
+    - *Replay.* The same (part, start) gives the same rows, whatever was read before and in
+      whatever chunks, also in another process. Offsets belong to the engine; a reader may remember
+      its position to make reading on cheap, never to decide what it returns. A heartbeat, too,
+      stands after the same row however the part is read.
+    - *Progress.* A chunk of a bounded part holds at least one row; after the last row comes None.
+    - *Stable names.* `parts` gives the same names in the same order for the life of the data.
+    - *A truthful order.* `order` names what orders the rows ("file and row", "index"), or is None.
+    - *Pickling.* Open files and caches stay behind; what was decided once (the file list, recorded
+      arrival times) goes along.
+    - *Sharing.* Different parts may be read by different threads at the same time.
+    - *Errors.* What cannot be read is a SourceError that names the part, never fewer rows.
 
     Example:
-        >>> from anabranch.io import memory
-        >>> extent(memory([{"x": 1}, {"x": 2}]), "memory")
-        Extent(rows=2, exact=True, seekable=True, growing=False)
+        >>> class Squares(Source):
+        ...     schema = pa.schema([("n", pa.int64())])
+        ...     bounded, order = True, "index"
+        ...
+        ...     def parts(self):
+        ...         return ("squares",)
+        ...
+        ...     def read(self, part, start, rows):
+        ...         numbers = [n * n for n in range(start, min(start + rows, 4))]
+        ...         return Chunk(pa.record_batch({"n": numbers})) if numbers else None
+        >>> squares = Squares()
+        >>> squares.read("squares", 2, 10).batch["n"].to_pylist()
+        [4, 9]
+        >>> squares.extent("squares")
+        Extent(rows=None, exact=False, seekable=False, growing=False)
     """
-    tell = getattr(source, "extent", None)
-    return Extent() if tell is None else tell(part)
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns of every batch."""
+
+    @property
+    @abstractmethod
+    def bounded(self) -> bool:
+        """Whether every part ends."""
+
+    @property
+    @abstractmethod
+    def order(self) -> str | None:
+        """What orders the rows; None for an unordered source."""
+
+    @abstractmethod
+    def parts(self) -> tuple[str, ...]:
+        """Return the names of the parts, in order."""
+
+    @abstractmethod
+    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+        """Return at most `rows` (1 or more) rows of `part` from row `start` on; None at its end."""
+
+    @property
+    def pushed(self) -> bool:
+        """Whether an engine brings the rows, and nobody calls `read`."""
+        return False
+
+    @property
+    def one_reader(self) -> bool:
+        """Whether one reader at a time must read all parts."""
+        return False
+
+    @property
+    def arrivals(self) -> Arrivals | None:
+        """The arrival times of the rows, where the source adds them as a column."""
+        return None
+
+    def due_rows(self, elapsed_s: float) -> int | None:
+        """Return how many rows, over all parts, are due `elapsed_s` after the start; None: all."""
+        return None
+
+    def extent(self, part: str) -> Extent:
+        """Return what is known of a part, which lets engines share its rows out evenly.
+
+        Engines compute from it how many rows wait to be read, so the answer for a part that grows
+        must be as new as possible.
+        """
+        return Extent()
+
+
+MEMBERS = tuple(name for name in vars(Source) if not name.startswith("_"))
+"""All that engines ask of a source."""
+DEFAULTS = tuple(name for name in MEMBERS if name not in Source.__abstractmethods__)
+"""The members that a class which inherits from `Source` need not define."""
+
+
+def require_source(step: str, source: object) -> None:
+    """Raise a BuildError that names the members which a source lacks."""
+    missing = [name for name in MEMBERS if not hasattr(source, name)]
+    if missing:
+        raise BuildError(
+            step,
+            "a source",
+            f"{type(source).__name__} without {', '.join(missing)}",
+            "use one of anabranch.io, or let the class inherit from anabranch.io.Source, which has "
+            f"defaults for {', '.join(DEFAULTS)}",
+        )
+
+
+class Arrivals(Protocol):
+    """The arrival times that a source has given to its rows, each decided once.
+
+    Processing time thereby is a recorded input. An engine keeps what a run may need again: either
+    the record of what each batch reads, or the latest stamp.
+    An implementer must ensure that a row has the same stamp whenever it is read, and that stamps
+    never decrease, from row to row of a part nor from call to call.
+    """
+
+    @property
+    def latest(self) -> int | None:
+        """The last stamp given, which no later one goes behind."""
+
+    def stamp(self, part: str, start: int, end: int, not_before: int | None) -> Record:
+        """Stamp the rows from `start` to before `end` now; return the record of exactly these."""
+
+    def recalling(self, record: Record) -> Source:
+        """Return the same source, with the stamps of a record and no others."""
+
+    def let_go(self, part: str, row: int) -> None:
+        """Remove the stamps before a row, which nobody will read again."""
+
+    def forget(self, part: str, row: int) -> None:
+        """Take back the stamps from a row on: those rows had not come yet."""
+
+
+class WrappedSource(Source):
+    """A source that is another one but for what a subclass overrides.
+
+    Args:
+        source: What it wraps.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._source.schema
+
+    @property
+    def bounded(self) -> bool:
+        return self._source.bounded
+
+    @property
+    def order(self) -> str | None:
+        return self._source.order
+
+    def parts(self) -> tuple[str, ...]:
+        return self._source.parts()
+
+    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+        return self._source.read(part, start, rows)
+
+    @property
+    def pushed(self) -> bool:
+        return self._source.pushed
+
+    @property
+    def one_reader(self) -> bool:
+        return self._source.one_reader
+
+    @property
+    def arrivals(self) -> Arrivals | None:
+        return self._source.arrivals
+
+    def due_rows(self, elapsed_s: float) -> int | None:
+        return self._source.due_rows(elapsed_s)
+
+    def extent(self, part: str) -> Extent:
+        return self._source.extent(part)
+
+
+def unread(extents: Iterable[Extent], read: int) -> int | None:
+    """Return the backlog: how many rows have come, less those read; None if a part cannot say.
+
+    Example:
+        >>> unread([Extent(10, exact=True), Extent(5, growing=True)], read=12)
+        3
+        >>> unread([Extent(10), Extent()], read=0) is None
+        True
+    """
+    rows = [each.rows for each in extents]
+    known = [each for each in rows if each is not None]
+    return max(0, sum(known) - read) if len(known) == len(rows) else None

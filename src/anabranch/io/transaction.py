@@ -1,67 +1,103 @@
-"""What sinks that hold a transaction in memory share."""
+"""Driving a sink through its two phases."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import uuid4
 
 import pyarrow as pa
 
 from anabranch.errors import SinkError, Subject
+from anabranch.io.sink import Receipt, Sink, SinkWriter, Stage
+from anabranch.io.staged import MemoryStage
 
 
-def require_fit(sink: Subject, schema: pa.Schema | None, batch: pa.RecordBatch) -> None:
-    """Refuse rows before `open`, and rows with other columns than `open` named."""
-    if schema is None:
-        raise SinkError(sink, "open() before write()", "write()", "open the sink first")
-    if batch.schema != schema:
-        for field in schema:
-            index = batch.schema.get_field_index(field.name)
-            found = batch.schema.field(index).type if index >= 0 else "no such column"
-            if found != field.type:
-                raise SinkError(
-                    sink,
-                    f"column {field.name!r} of type {field.type}",
-                    str(found),
-                    "write batches of the schema the sink was opened with",
-                )
-        raise SinkError(
-            sink,
-            f"columns {schema.names}",
-            f"{batch.schema.names}",
-            "write batches of the schema the sink was opened with",
-        )
+def prepare(
+    sink: Sink, schema: pa.Schema, name: str, batches: Iterable[pa.RecordBatch], stage: Stage
+) -> Receipt | None:
+    """Prepare rows under a name that no other attempt uses; an attempt that fails leaves nothing.
+
+    Returns:
+        What to commit them with; None where there are no rows.
+    """
+    writer = sink.writer(schema, name, stage)
+    try:
+        for batch in batches:
+            writer.write(batch)
+        return writer.prepare()
+    except BaseException:
+        writer.abort()
+        raise
 
 
-class Transaction:
-    """Rows in memory until their commit; knows which version was committed last."""
+class Transactions:
+    """Writes to a sink version by version, in this process and without a checkpoint.
 
-    def __init__(self, sink: str) -> None:
-        """Hold nothing yet."""
-        self._sink = Subject("sink", sink)
+    Example:
+        >>> from anabranch.io import collect
+        >>> batch = pa.record_batch({"x": [1, 2]})
+        >>> sink = collect()
+        >>> out = Transactions(sink)
+        >>> out.open(batch.schema)
+        >>> out.write(batch)
+        >>> sink.table().num_rows
+        0
+        >>> out.commit(0)
+        >>> sink.table().num_rows
+        2
+        >>> out.close()
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink, self._stage = sink, MemoryStage()
         self._schema: pa.Schema | None = None
         self._committed = -1
-        self._batches: list[pa.RecordBatch] = []
+        self._writer: SinkWriter | None = None
+        self._prepared: list[Receipt] = []
 
-    def open(self, schema: pa.Schema, version: int) -> None:
-        """Go on after `version` with nothing held."""
-        self._schema = schema
-        self._committed = version
-        self._batches = []
+    def open(self, schema: pa.Schema, version: int = -1) -> None:
+        """Go on after `version`, whose commit has happened; -1 for a fresh start."""
+        self._abort()
+        if version < 0:
+            self._sink.open(schema)
+        else:
+            self._sink.recover(schema, version, (), self._stage)
+        self._schema, self._committed = schema, version
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Hold some rows."""
-        require_fit(self._sink, self._schema, batch)
-        if batch.num_rows:
-            self._batches.append(batch)
-
-    def pending(self, version: int) -> list[pa.RecordBatch]:
-        """The rows that committing `version` would make visible: none if it was committed."""
-        return self._batches if version > self._committed else []
+        """Add rows to the next version."""
+        if self._schema is None:
+            subject = Subject("sink", repr(self._sink))
+            raise SinkError(subject, "open() before write()", "write()", "open the sink first")
+        if self._writer is None:
+            self._writer = self._sink.writer(self._schema, uuid4().hex, self._stage)
+        self._writer.write(batch)
 
     def commit(self, version: int) -> None:
-        """Let go of the rows: they are visible now, or were before."""
-        self._committed = max(version, self._committed)
-        self._batches = []
+        """Make the rows visible; those of a version that was committed before are dropped.
+
+        If that fails the rows stay, and the commit can be repeated.
+        """
+        if version <= self._committed:
+            self._abort()
+            return
+        if self._writer is not None:
+            receipt = self._writer.prepare()
+            self._writer = None
+            self._prepared += [] if receipt is None else [receipt]
+        self._sink.commit(version, self._prepared, self._stage)
+        self._stage.discard(self._prepared)
+        self._prepared = []
+        self._committed = version
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the sink; what was not committed is gone."""
+        self._abort()
         self._schema = None
-        self._batches = []
+        self._sink.close()
+
+    def _abort(self) -> None:
+        if self._writer is not None:
+            self._writer.abort()
+        self._sink.abort(self._prepared, self._stage)
+        self._writer, self._prepared = None, []

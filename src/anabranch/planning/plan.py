@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from types import EllipsisType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from anabranch.errors import PlanError, Subject, nearest
 from anabranch.events import Shape

@@ -88,13 +88,13 @@ def regions(flow: Flow) -> tuple[Region, ...]:
         partitioned ('count',)
         sink ('out',)
     """
-    order = flow.resolve().order
+    order, sources = flow.resolve().order, flow.sources()
     found: list[Region] = []
     placed: set[str] = set()
     for name in order:
         step = flow.graph.steps[name]
         if step.role is Role.SOURCE:
-            sharable = not getattr(step.body.source, "one_reader", False)
+            sharable = not sources[name].one_reader
             found.append(Region(name, RegionKind.SOURCE, (name,), ordered=False, sharable=sharable))
         elif step.role is Role.SINK:
             ordered = flow.order is Order.TOTAL or _loses_key_order(found, step)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from anabranch.flow import Flow
-from anabranch.io.source import extent
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind, regions
 
@@ -19,12 +18,12 @@ def side_by_side(flow: Flow, cores: int, batch_rows: int = BATCH_ROWS) -> Plan:
         >>> plan.region("count").replicas, plan.source("lines").replicas
         (2, 2)
     """
-    plan = Plan.sequential(flow)
+    plan, sources = Plan.sequential(flow), flow.sources()
     for region in regions(flow):
         if region.kind is RegionKind.SOURCE:
-            source = flow.graph.steps[region.name].body.source
+            source = sources[region.name]
             parts = source.parts()
-            divisible = len(parts) >= cores or all(extent(source, p).seekable for p in parts)
+            divisible = len(parts) >= cores or all(source.extent(p).seekable for p in parts)
             readers = cores if region.replicable and divisible else 1
             plan = plan.with_source(region.name, replicas=readers, batch_rows=batch_rows)
         elif region.replicable:

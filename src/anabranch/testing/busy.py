@@ -10,8 +10,9 @@ wrong order shows in what comes out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from anabranch.engines.measuring.multiplying import multiply, nanoseconds_a_mult
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow, Order
 from anabranch.graph import StateKind
-from anabranch.io.generate import generate
+from anabranch.io.generate_source import generate
+from anabranch.io.sink import Guarantee, Traits
+from anabranch.io.staged import StagedSink
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.keyed import KeyedBatch, KeyedState
 from anabranch.operators.shapes import BatchOperator, Expand, Filter, attach, guarded
@@ -85,31 +88,26 @@ def busy_flow(
     return stream.sink(SINK, Counting())
 
 
-class Counting:
+class Counting(StagedSink):
     """A sink that counts the rows it gets and keeps none of them."""
+
+    traits = Traits(Guarantee.AT_LEAST_ONCE)
 
     def __init__(self) -> None:
         """Nothing yet."""
         self.rows = 0
 
-    def rehearsal(self) -> Counting:
-        """Another one, for profiling."""
-        return Counting()
-
-    def open(self, schema: pa.Schema, version: int) -> None:
+    def begin(self, schema: pa.Schema, version: int) -> None:
         """Count from nothing when a run begins."""
         if version < 0:
             self.rows = 0
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def deliver(self, version: int, rows: Iterator[pa.RecordBatch]) -> None:
         """Count."""
-        self.rows += batch.num_rows
+        self.rows += sum(batch.num_rows for batch in rows)
 
-    def commit(self, version: int) -> None:
-        """Nothing is kept."""
-
-    def close(self) -> None:
-        """Nothing is open."""
+    def rehearsal(self, folder: Path) -> Counting:
+        return Counting()
 
 
 def _require_chain(profile: Profile) -> None:

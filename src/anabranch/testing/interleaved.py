@@ -123,7 +123,7 @@ class _Interleaved:
         self.ordered = {name: needs_order(flow, region) for name, region in self.found.items()}
         self.source_ranks = {n: rank for rank, n in enumerate(flow.names(Role.SOURCE))}
         for name in self.source_ranks:
-            if not flow.graph.steps[name].body.source.bounded:
+            if not flow.sources()[name].bounded:
                 raise BuildError(
                     name,
                     "a bounded source",
@@ -274,7 +274,7 @@ class _Interleaved:
     def _source_run(self, name: str, epoch: int, offsets: Offsets) -> _SourceRun:
         plan = self.epochs.plan(epoch)
         shares = plan.source(name).replicas
-        source = self.flow.graph.steps[name].body.source
+        source = self.flow.sources()[name]
         rank = self.source_ranks[name]
         readers = [
             SourceReader(source, rank, share=i, shares=shares, offsets=offsets)

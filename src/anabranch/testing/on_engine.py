@@ -19,8 +19,7 @@ from anabranch.events import Event, Observed, Reconfiguration
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io import collect
-from anabranch.io.source import Chunk, extent, is_pushed
-from anabranch.io.stamped import StampedSource
+from anabranch.io.source import Chunk, Source, WrappedSource
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
 from anabranch.running import start
@@ -169,38 +168,34 @@ def nudging(
         call: Before every read.
         at_the_end: With the last rows of a part, before they are given out.
     """
-    sources = {}
-    for name in flow.names(Role.SOURCE):
-        source = flow.graph.steps[name].body.source
-        # Engines know those two by their class, and treat them in a way of their own.
-        if not is_pushed(source) and not isinstance(source, StampedSource):
-            sources[name] = Nudging(source, call, at_the_end)
-    return flow.reading(sources)
+    return flow.reading(
+        {
+            name: Nudging(source, call, at_the_end)
+            for name, source in flow.sources().items()
+            if not source.pushed
+        }
+    )
 
 
-class Nudging:
+class Nudging(WrappedSource):
     """A source that calls a function before each read; in another process, the source alone."""
 
     def __init__(
-        self, source: Any, call: Callable[[], None], at_the_end: Callable[[], None] | None = None
+        self, source: Source, call: Callable[[], None], at_the_end: Callable[[], None] | None = None
     ) -> None:
-        self._source, self._call, self._at_the_end = source, call, at_the_end
+        super().__init__(source)
+        self._call, self._at_the_end = call, at_the_end
 
     def __copy__(self) -> Nudging:
         return Nudging(copy.copy(self._source), self._call, self._at_the_end)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[[Source], Source], tuple[Source]]:
         return _itself, (self._source,)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_source":  # a copy under construction has none yet
-            raise AttributeError(name)
-        return getattr(self._source, name)
 
     def read(self, part: str, start: int, rows: int) -> Chunk | None:
         """Call, then read."""
         self._call()
-        chunk: Chunk | None = self._source.read(part, start, rows)
+        chunk = self._source.read(part, start, rows)
         if self._at_the_end is not None and self._is_last(part, start, chunk):
             self._at_the_end()
         return chunk
@@ -208,12 +203,12 @@ class Nudging:
     def _is_last(self, part: str, start: int, chunk: Chunk | None) -> bool:
         if chunk is None:
             return True
-        known = extent(self._source, part)
+        known = self._source.extent(part)
         behind = start + chunk.batch.num_rows
         return known.exact and known.rows is not None and behind >= known.rows
 
 
-def _itself(source: Any) -> Any:
+def _itself(source: Source) -> Source:
     return source
 
 

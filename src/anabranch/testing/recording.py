@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.flow import Flow
-from anabranch.graph import Role
 from anabranch.io import memory
 from anabranch.io.reader import SourceReader
 from anabranch.operators.rows import python_rows
@@ -30,8 +29,7 @@ class Recording:
         """At most `rows` rows of each source."""
         tables: dict[str, pa.Table] = {}
         beats: dict[str, dict[int, int]] = {}
-        for name in flow.names(Role.SOURCE):
-            source = flow.graph.steps[name].body.source
+        for name, source in flow.sources().items():
             reader = SourceReader(source, 0)
             batches: list[pa.RecordBatch] = []
             beats[name], taken, silent = {}, 0, 0

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
-from anabranch.graph import Role
 from anabranch.io.source import Chunk, Extent, Source
 
 PART = "replayed"
@@ -66,10 +65,6 @@ class Replay(Source):
         most = min(rows, self._most_rows)
         return Chunk(self._batch.slice(start % self._batch.num_rows, most))
 
-    def due_rows(self, elapsed_s: float) -> int | None:
-        """All are here already."""
-        return None
-
     def extent(self, part: str) -> Extent:
         """Any row is at hand."""
         return Extent(None, seekable=True)
@@ -93,12 +88,12 @@ class Replay(Source):
 
 def replaying(flow: Flow, rows: int, most_rows: int | None = None) -> tuple[Flow, Replay]:
     """The same flow, with the first rows of its only source replayed from memory."""
-    sources = flow.names(Role.SOURCE)
+    sources = flow.sources()
     if len(sources) != 1:
         raise BuildError(
             Subject("flow", flow.name), "one source", str(list(sources)), "measure another flow"
         )
-    source = flow.graph.steps[sources[0]].body.source
+    ((name, source),) = sources.items()
     part = source.parts()[0]
     batches: list[pa.RecordBatch] = []
     while (held := sum(batch.num_rows for batch in batches)) < rows:
@@ -107,4 +102,4 @@ def replaying(flow: Flow, rows: int, most_rows: int | None = None) -> tuple[Flow
             break
         batches.append(chunk.batch)
     replay = Replay(pa.concat_batches(batches), most_rows)
-    return flow.reading({sources[0]: replay}), replay
+    return flow.reading({name: replay}), replay

@@ -11,12 +11,12 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
-from typing import Any
 
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role
 from anabranch.io.reader import SourceReader
+from anabranch.io.source import Source
 from anabranch.operators.base import Kernel, Outputs
 from anabranch.operators.timed import TimedKernel
 from anabranch.state.positions import (
@@ -101,8 +101,7 @@ class _Sequential:
     def _source_rows(self) -> Iterator[tuple[int, Jumbo]]:
         """Rows of all sources one by one, merged by (number, source)."""
         readers = []
-        for source_rank, name in enumerate(self.flow.names(Role.SOURCE)):
-            source = self.steps[name].body.source
+        for source_rank, (name, source) in enumerate(self.flow.sources().items()):
             if not source.bounded:
                 raise BuildError(
                     name,
@@ -212,7 +211,7 @@ class _Sequential:
             self._show(name, inputs, end(self._last_time(name)))
 
 
-def _single_rows(source: Any, rank: int) -> Iterator[tuple[Root, Jumbo]]:
+def _single_rows(source: Source, rank: int) -> Iterator[tuple[Root, Jumbo]]:
     reader = SourceReader(source, rank)
     while not reader.ended:
         jumbo, _ = reader.read(1)

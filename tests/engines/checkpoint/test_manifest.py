@@ -4,8 +4,10 @@ from hypothesis import strategies as st
 
 from anabranch.engines.checkpoint import bucket_ranges
 from anabranch.engines.checkpoint.chain import StateFile
-from anabranch.engines.checkpoint.manifest import BatchLog, Manifest, SinkFile
+from anabranch.engines.checkpoint.manifest import BatchLog, Manifest
+from anabranch.engines.checkpoint.sealed import seal, unseal
 from anabranch.errors import StateError
+from anabranch.io.sink import PositionRange, Receipt
 
 MANIFEST = Manifest(
     version=12,
@@ -17,7 +19,13 @@ MANIFEST = Manifest(
         StateFile("t", "count", 0, 12, False, (3,), 7, 0),
     ),
     latest={"count": (("t", (3,)), ("s", (0, 1, 2, 9)))},
-    sinks=(SinkFile("out", ".pending-1", "part-1", 3),),
+    sinks={
+        "out": (
+            Receipt(".pending-1", 3, positions=PositionRange((-(2**63), 0), (2**62, 2**32))),
+            Receipt(".pending-2", 1),
+        ),
+        "told": (Receipt("000000000012-told", 2, staged=True),),
+    },
     counters={"clicks.time": {"late": 2}},
     timers={"count": 60, "other": None},
     ended=True,
@@ -61,3 +69,22 @@ def test_many_neighbouring_buckets_take_little_space():
 @given(st.sets(st.integers(0, 300)))
 def test_ranges_stand_for_exactly_the_buckets_they_came_from(buckets):
     assert bucket_ranges.from_text(bucket_ranges.to_text(tuple(buckets))) == tuple(sorted(buckets))
+
+
+def test_a_manifest_that_has_a_list_of_files_is_read_as_receipts():
+    content = unseal(MANIFEST.to_json(), "m")
+    content["sinks"] = [
+        ["out", ".pending-1.csv", "part-00000012-000.csv", 3],
+        ["out", ".pending-2.csv", "part-00000012-001.csv", 1],
+        ["told", "000000000012-told", "000000000012-told", 2],
+    ]
+    read = Manifest.from_json(seal(content), "m")
+    assert read.receipts("out") == (Receipt(".pending-1.csv", 3), Receipt(".pending-2.csv", 1))
+    assert read.receipts("told") == (Receipt("000000000012-told", 2, staged=True),)
+
+
+def test_a_receipt_of_another_kind_is_damage():
+    content = unseal(MANIFEST.to_json(), "m")
+    content["sinks"]["out"][0]["rows"] = "many"
+    with pytest.raises(StateError, match=r"another kind of document.*rows"):
+        Manifest.from_json(seal(content), "m")

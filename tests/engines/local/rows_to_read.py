@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from anabranch.io.source import Chunk, Extent
+from anabranch.io.source import Chunk, Extent, Source
 
 SCHEMA = pa.schema([("part", pa.int64()), ("row", pa.int64())])
 
 
-class Rows:
+class Rows(Source):
     """Parts of so many rows.
 
     Args:
@@ -34,8 +34,12 @@ class Rows:
         bounded: bool = True,
     ) -> None:
         self.sizes = dict(zip(map(str, range(len(sizes))), sizes, strict=True))
-        self.seekable, self.exact, self.per_s, self.bounded = seekable, exact, per_s, bounded
+        self.seekable, self.exact, self.per_s, self._bounded = seekable, exact, per_s, bounded
         self.reads = 0
+
+    @property
+    def bounded(self) -> bool:
+        return self._bounded
 
     def parts(self) -> tuple[str, ...]:
         return tuple(self.sizes)

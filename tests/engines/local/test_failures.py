@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from anabranch.engines.engine import Options
 from anabranch.engines.local import region as region_module
-from anabranch.engines.local import sink as sink_module
 from anabranch.errors import EngineError, OperatorError
 from anabranch.events import Event, Observed, RunEnded, RunStarted
 from anabranch.io import collect, generate
@@ -42,13 +42,10 @@ def test_an_operator_that_raises_ends_the_run_by_its_name():
 
 def test_what_was_written_and_not_committed_is_gone_after_an_error():
     class Late(type(collect())):  # type: ignore[misc]
-        """Commits nothing but the opening."""
+        """Commits nothing."""
 
-        def commit(self, version: int) -> None:
-            if version == 0:
-                super().commit(version)
-            else:
-                broken.set()
+        def commit(self, version: int, receipts: Any, stage: Any) -> None:
+            broken.set()
 
     broken = threading.Event()
 
@@ -119,16 +116,16 @@ def test_a_source_that_raises_ends_the_run():
     assert is_prefix(run.rows)
 
 
-@pytest.mark.parametrize("method", ["write", "commit"])
+@pytest.mark.parametrize("method", ["writer", "commit"])
 def test_a_sink_that_raises_ends_the_run(method: str):
     sink = collect()
     original, calls = getattr(sink, method), []
 
-    def broken(*given: Any) -> None:
+    def broken(*given: Any) -> Any:
         calls.append(given)
         if len(calls) > 3:
             raise OSError("no space left")
-        original(*given)
+        return original(*given)
 
     setattr(sink, method, broken)
     run = Doomed(sink=sink).start()
@@ -142,7 +139,7 @@ def test_a_sink_that_raises_ends_the_run(method: str):
 def test_a_sink_that_does_not_open_keeps_the_run_from_starting():
     sink = collect()
 
-    def broken(schema: Any, version: int) -> None:
+    def broken(schema: Any) -> None:
         raise OSError("no such place")
 
     sink.open = broken  # type: ignore[method-assign]
@@ -193,20 +190,17 @@ def test_a_listener_that_raises_at_the_start_keeps_the_run_from_starting():
     run.assert_gone()
 
 
-def test_a_sink_that_cannot_show_its_last_rows_still_lets_the_end_be_told(monkeypatch):
+def test_a_sink_that_cannot_show_its_last_rows_still_lets_the_end_be_told():
     class Files(type(collect())):  # type: ignore[misc]
+        traits = replace(collect().traits, interval_s=1e9)  # so that only the end commits
         closed = False
 
-        def commit(self, version: int) -> None:
-            if version:
-                raise OSError("no space left")
-            super().commit(version)
+        def commit(self, version: int, receipts: Any, stage: Any) -> None:
+            raise OSError("no space left")
 
         def close(self) -> None:
             Files.closed = True
 
-    monkeypatch.setattr(sink_module, "DirectorySink", Files)
-    monkeypatch.setattr(sink_module, "FILES_S", 1e9)  # so that only the end commits
     run = Doomed(sink=Files()).start()
     wait_until(lambda: run.engine.rows[1])
     with pytest.raises(OSError, match="no space left"):

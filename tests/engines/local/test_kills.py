@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.testing.sequential import run_sequential
 from tests.engines.local.counting_job import flow_of
 from tests.sampling import thorough

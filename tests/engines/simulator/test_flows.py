@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.graph import Role, StateKind
-from anabranch.io.memory import memory
+from anabranch.io.memory_source import memory
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import Profile, StreamProfile
 from anabranch.testing import run_sequential

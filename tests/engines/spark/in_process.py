@@ -19,13 +19,14 @@ from uuid import uuid4
 import pyarrow as pa
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
+from anabranch.engines.checkpoint.sinks import Sinks
 from anabranch.engines.spark.batches import Batches
 from anabranch.engines.spark.intake import Intake, Share
 from anabranch.engines.spark.job import outcome_of
 from anabranch.engines.spark.keeper import remove_lot
 from anabranch.engines.spark.layout import Layout
 from anabranch.engines.spark.program import Batch, Outcome, Program
-from anabranch.engines.spark.sinks import SparkSinks
+from anabranch.engines.spark.sinks import spark_sinks
 from anabranch.engines.spark.task import TaskRun
 from anabranch.flow import Flow
 from anabranch.graph import Role
@@ -114,7 +115,7 @@ class InProcess:
         program = Program(self._flow, str(self._directory), self._lot)
         self._program = pickle.loads(program.packed())  # what workers see
         checkpoint = Checkpoint.open(str(self._directory), self._flow)
-        sinks = SparkSinks(program, checkpoint.storage, None)
+        sinks = spark_sinks(program, checkpoint.storage, None)
         batches = Batches(program, checkpoint, sinks, None)
         self._starve(batches.intake)
         self._die_between(checkpoint, sinks)
@@ -149,7 +150,7 @@ class InProcess:
 
         intake._share = sometimes  # type: ignore[method-assign]
 
-    def _die_between(self, checkpoint: Checkpoint, sinks: SparkSinks) -> None:
+    def _die_between(self, checkpoint: Checkpoint, sinks: Sinks) -> None:
         """Let the driver die before or after a commit becomes visible."""
         publish, commit = checkpoint.publish, sinks.commit
 

@@ -134,7 +134,7 @@ def arm_driver(point: Point) -> None:
     die_behind = {
         "log": partial(wrap, Checkpoint, "write_log", lambda log: log.version),
         "manifest": partial(wrap, Checkpoint, "publish", lambda manifest: manifest.version),
-        "reveal": partial(wrap, DirectorySink, "reveal", lambda renames, version: version),
+        "reveal": partial(wrap, DirectorySink, "commit", lambda version, *_: version),
         "commit": partial(wrap, Sinks, "commit", lambda manifest: manifest.version),
     }
     if kind in die_behind:

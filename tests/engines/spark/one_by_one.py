@@ -15,7 +15,7 @@ from anabranch.engines.spark.batches import Batches, Done
 from anabranch.engines.spark.keeper import remove_lot
 from anabranch.engines.spark.layout import Layout
 from anabranch.engines.spark.program import Batch, Outcome, Program
-from anabranch.engines.spark.sinks import SparkSinks
+from anabranch.engines.spark.sinks import spark_sinks
 from anabranch.engines.spark.task import TaskRun
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
@@ -36,7 +36,7 @@ class OneByOne:
     def __init__(self, flow: Flow, checkpoint: Path, plan: Plan) -> None:
         self.program = Program(flow, str(checkpoint), uuid4().hex)
         self.checkpoint = Checkpoint.open(self.program.checkpoint, flow)
-        self.sinks = SparkSinks(self.program, self.checkpoint.storage, None)
+        self.sinks = spark_sinks(self.program, self.checkpoint.storage, None)
         self.batches = Batches(self.program, self.checkpoint, self.sinks, None)
         self.plan = plan
         self._attempts = count()

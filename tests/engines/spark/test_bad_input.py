@@ -31,8 +31,8 @@ from anabranch.errors import (
 from anabranch.events import Observed
 from anabranch.flow import Flow
 from anabranch.io import directory as directory_sinks
-from anabranch.io.read_back import read_back
-from anabranch.io.source import Chunk
+from anabranch.io.reading_back import read_back
+from anabranch.io.source import Chunk, Source
 from anabranch.planning.plan import Plan
 from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
@@ -208,7 +208,7 @@ ab.run(flow, master="local[2]")
 """
 
 
-class Faulty:
+class Faulty(Source):
     """A source of which the thirtieth row cannot be read, and nobody knows why."""
 
     schema, bounded, order = pa.schema([("k", pa.string()), ("v", pa.int64())]), True, "index"
@@ -223,9 +223,6 @@ class Faulty:
         if start + rows > 30:
             raise MemoryError("the tape is torn at row 30")
         return self.rows.read(part, start, rows)
-
-    def due_rows(self, elapsed_s: float) -> int | None:
-        return None
 
 
 @pytest.mark.spark

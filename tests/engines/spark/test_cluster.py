@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from tests.engines.spark import counting
 from tests.engines.spark.bare_python import bare_python
 from tests.engines.spark.cluster import cluster

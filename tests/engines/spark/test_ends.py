@@ -19,7 +19,7 @@ from anabranch.engines.spark.program import Batch, Outcome, Program
 from anabranch.engines.spark.task import TaskRun
 from anabranch.errors import OperatorError, StateError
 from anabranch.flow import Flow
-from anabranch.io.spark.dataframe import DataFrameSource
+from anabranch.io.spark.dataframe_source import DataFrameSource
 from anabranch.planning.plan import Plan
 from tests.engines.spark.in_process import InProcess, Killed
 from tests.engines.spark.one_by_one import OneByOne

@@ -14,11 +14,11 @@ from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.spark.batches import Batches
 from anabranch.engines.spark.layout import Layout
 from anabranch.engines.spark.program import Batch, Outcome, Program
-from anabranch.engines.spark.sinks import SparkSinks
+from anabranch.engines.spark.sinks import spark_sinks
 from anabranch.errors import StateError
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.one_by_one import OneByOne
@@ -173,7 +173,7 @@ def test_a_version_committed_while_the_run_is_taken_over_keeps_its_output(
     visible = {file for folder in ("out", "even") for file in (tmp_path / folder).glob("part-*")}
     assert len([file for file in visible if file.stem == "part-00000001"]) == 2
     with pytest.raises(StateError, match=r"version 0 to be the last, got version 1.*start again"):
-        Batches(program, opened[0], SparkSinks(program, opened[0].storage, None), None)
+        Batches(program, opened[0], spark_sinks(program, opened[0].storage, None), None)
     assert all(file.exists() for file in visible)
 
     runs.append(Running(tmp_path))

@@ -7,12 +7,12 @@ import pyarrow as pa
 import anabranch as ab
 from anabranch.errors import SourceError
 from anabranch.io.slices import Cursor, Slice, take
-from anabranch.io.source import Chunk, Extent
+from anabranch.io.source import Chunk, Extent, Source
 from tests.engines.spark.test_intake import Driver
 from tests.io.test_slices import SCHEMA
 
 
-class Growing:
+class Growing(Source):
     """One part that has so many rows so far."""
 
     schema, bounded, order, one_reader = SCHEMA, False, "row", True
@@ -22,9 +22,6 @@ class Growing:
 
     def parts(self) -> tuple[str, ...]:
         return ("stream",)
-
-    def due_rows(self, elapsed_s: float) -> int | None:
-        return None
 
     def extent(self, part: str) -> Extent:
         return Extent(self.rows, exact=self.ended, growing=not self.ended)

@@ -41,7 +41,7 @@ class Driver:
         self.intake = Intake(self.program, rows)
         self.plan = Plan.sequential(flow)
         for name in self.program.ranks:
-            one = getattr(self.program.body(name).source, "one_reader", False)
+            one = self.program.sources[name].one_reader
             self.plan = self.plan.with_source(name, replicas=1 if one else readers)
         self.read: dict[str, list[Place]] = {name: [] for name in self.program.ranks}
 
@@ -70,7 +70,7 @@ class Driver:
         raise AssertionError("no end")
 
     def _task(self, name: str, share: Share, number: int) -> TaskReport:
-        source = self.program.body(name).source
+        source = self.program.sources[name]
         if share.record is not None:
             source = source.recalling(share.record)
         reader = SliceReader(source, 0, share.slices[number])

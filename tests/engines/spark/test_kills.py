@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import anabranch as ab
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark import killing

@@ -6,16 +6,19 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
+from anabranch.engines.spark.dataframes import dataframe_sources
 from anabranch.engines.spark.layout import Layout, layout
+from anabranch.engines.spark.program import Program
+from anabranch.errors import BuildError
 from anabranch.flow import Flow
-from anabranch.io.source import Chunk
+from anabranch.io.source import Chunk, Source
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import needs_order, regions
 
 ROWS = ab.memory([{"k": 1, "v": 1}])
 
 
-class Pushed:
+class Pushed(Source):
     """Stands for a streaming DataFrame: its rows come by themselves."""
 
     pushed, bounded, order = True, False, "v"
@@ -26,9 +29,6 @@ class Pushed:
 
     def read(self, part: str, start: int, rows: int) -> Chunk | None:
         raise AssertionError("nobody reads it")
-
-    def due_rows(self, elapsed_s: float) -> int | None:
-        return None
 
 
 def chain(source: object = ROWS, order: str = "total") -> Flow:
@@ -165,3 +165,9 @@ def test_links_are_numbered_as_the_flow_numbers_them_whatever_the_plan():
     ]
     assert ends[0] == ends[1]
     assert [number for number, _, _ in ends[0]] == [0, 1, 2]
+
+
+def test_spark_brings_the_rows_of_dataframes_alone():
+    program = Program(chain(Pushed()), "", "")
+    with pytest.raises(BuildError, match=r"step 's'.*a streaming DataFrame.*Pushed"):
+        dataframe_sources(program)

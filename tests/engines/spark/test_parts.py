@@ -9,7 +9,7 @@ import pytest
 import anabranch as ab
 from anabranch.errors import StateError
 from anabranch.flow import Flow
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
 from tests.engines.spark.one_by_one import OneByOne
 

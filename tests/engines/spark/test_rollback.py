@@ -12,7 +12,7 @@ import pytest
 import anabranch as ab
 from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.flow import Flow
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import Killed

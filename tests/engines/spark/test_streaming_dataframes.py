@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import anabranch as ab
 from anabranch.events import Observed
 from anabranch.flow import Flow
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.engines.bucket_loads import Loads, OftenKey
-from anabranch.engines.checkpoint.manifest import SinkWritten
 from anabranch.engines.spark.task_report import (
     FORMAT,
     ReplicaWork,
@@ -22,6 +21,7 @@ from anabranch.engines.spark.task_report import (
     Work,
 )
 from anabranch.errors import EngineError
+from anabranch.io.sink import PositionRange, Receipt
 from anabranch.io.slices import Cursor
 from anabranch.operators.base import Counters, SkippedAt
 
@@ -44,6 +44,8 @@ loads = st.builds(
 skipped = st.builds(SkippedAt, counts, counts, names, names)
 lost = st.builds(Counters, *[counts] * 5, st.none() | skipped)
 files = st.builds(StateWritten, st.booleans(), counts, counts)
+positions = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=6).map(tuple)
+ranges = st.builds(PositionRange, positions, positions)
 reports = st.builds(
     TaskReport,
     counts,
@@ -70,7 +72,7 @@ reports = st.builds(
         ),
         max_size=2,
     ).map(tuple),
-    st.lists(st.builds(SinkWritten, names, counts, st.none() | names), max_size=2).map(tuple),
+    by_name(st.none() | st.builds(Receipt, names, counts, st.booleans(), st.none() | ranges)),
 )
 
 
@@ -91,7 +93,9 @@ def test_a_report_of_another_format_is_refused():
 
 
 def test_a_value_of_another_type_is_named():
-    wrong = msgspec.to_builtins(TaskReport(0, 0)) | {"sinks": [["out", "many", None]]}
+    wrong = msgspec.to_builtins(TaskReport(0, 0)) | {
+        "sinks": {"out": {"name": "file", "rows": "many"}}
+    }
     data = FORMAT.to_bytes(2) + msgspec.msgpack.encode(wrong)
-    with pytest.raises(EngineError, match=r"\$\.sinks\[0\].*same version of anabranch"):
+    with pytest.raises(EngineError, match=r"\$\.sinks\[\.\.\.\]\.rows.*same version of anabranch"):
         TaskReport.from_bytes(data)

@@ -13,7 +13,7 @@ import anabranch as ab
 from anabranch.apps import word_count
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow
-from anabranch.io.read_back import read_back
+from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]

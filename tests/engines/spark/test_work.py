@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from anabranch.engines.checkpoint.manifest import SinkWritten
 from anabranch.engines.spark.task_report import (
     ReplicaWork,
     SourceRead,
@@ -21,6 +20,7 @@ from anabranch.engines.spark.work import (
     replica_in_steps,
     source_busy,
 )
+from anabranch.io.sink import Receipt
 from anabranch.planning.plan import Plan, RegionPlan, SourcePlan
 
 TOTAL_S = 10.0
@@ -79,7 +79,7 @@ def test_writing_counts_for_the_sink_alone() -> None:
         {"count": 3.0, "out": 0.0},
         9.0,
         work={Work.SINK: 6.0},
-        sinks=(SinkWritten("out", 1, "file"),),
+        sinks={"out": Receipt("file", 1)},
     )
     shares = pipeline_metrics(plan(region("count"), region("out")), [told], TOTAL_S)
     assert [each.busy_share for each in shares] == pytest.approx([0.3, 0.6])

@@ -4,6 +4,8 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 
+from anabranch.io.sink import Guarantee, Traits
+from anabranch.io.staged import StagedSink
 from papers.briskstream.factors import Factor, factors, measure_factors, run_factor
 
 LINES = pa.record_batch({"line": ["to be or not to be", None, "to be"]})
@@ -19,25 +21,21 @@ def test_every_way_counts_the_same_words(way, monkeypatch):
                             ("to", 1), ("to", 2), ("to", 3)]  # fmt: skip
 
 
-class Noting:
+class Noting(StagedSink):
     """A sink that remembers."""
+
+    traits = Traits(Guarantee.AT_LEAST_ONCE)
 
     def __init__(self, told):
         self.told = told
 
     rows = 1
 
-    def open(self, schema, version):
+    def begin(self, schema, version):
         self.told.clear()
 
-    def write(self, batch):
-        self.told += [(row["word"], row["n"]) for row in batch.to_pylist()]
-
-    def commit(self, version):
-        pass
-
-    def close(self):
-        pass
+    def deliver(self, version, rows):
+        self.told += [(row["word"], row["n"]) for batch in rows for row in batch.to_pylist()]
 
 
 def test_only_one_thing_changes_from_way_to_way():

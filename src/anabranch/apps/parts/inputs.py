@@ -26,7 +26,7 @@ from anabranch.apps.parts.parquet_rows import parquet_rows
 from anabranch.errors import SchemaError, SourceError, Subject, UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files
-from anabranch.io.files import FilesSource, Paths
+from anabranch.io.files_source import FilesSource, Paths
 from anabranch.io.formats import COMPRESSED
 from anabranch.operators.grammars import Csv, Grammar, Json, Parsed, nullable
 from anabranch.operators.parse import Parse

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from anabranch.apps.parts.arguments import Wanted, require
 from anabranch.io import files
-from anabranch.io.files import FilesSource, Paths
+from anabranch.io.files_source import FilesSource, Paths
 from anabranch.operators.local_times import UTC_NAME, required_zone
 from anabranch.operators.parse_syslog import MONTHS, Syslog
 from anabranch.state.positions import LAST

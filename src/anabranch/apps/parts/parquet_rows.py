@@ -17,7 +17,7 @@ from anabranch.apps.parts.columns import beyond_calendar, trouble_with
 from anabranch.errors import SchemaError
 from anabranch.flow import Flow, Stream
 from anabranch.graph import StreamType
-from anabranch.io.files import FilesSource, Paths
+from anabranch.io.files_source import FilesSource, Paths
 from anabranch.io.formats.parquet import FittedParquetFormat
 from anabranch.operators.base import Kernel, KernelContext, Outputs
 from anabranch.operators.fitting import can_fit

@@ -78,7 +78,7 @@ def input_options(wanted: list[Wanted]) -> str:
 
 
 def _of_source(flow: Flow, name: str) -> Wanted:
-    columns = flow.graph.steps[name].body.source.schema
+    columns = flow.sources()[name].schema
     if columns.names != ["line"]:
         nested = any(pa.types.is_nested(field.type) for field in columns)
         return Wanted(name, NESTED_ROWS if nested else ROWS, columns_of(columns))

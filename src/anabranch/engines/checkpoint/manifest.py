@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from anabranch.engines.checkpoint import bucket_ranges
 from anabranch.engines.checkpoint.chain import Chain, StateFile
 from anabranch.engines.checkpoint.sealed import damaged, seal, unseal
+from anabranch.io.sink import Receipt
 
 Latest = Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]]
 
@@ -50,25 +53,6 @@ class BatchLog:
 
 
 @dataclass(frozen=True)
-class SinkWritten:
-    """What was written for a sink: rows, and the hidden file; None where there were no rows."""
-
-    sink: str
-    rows: int
-    file: str | None
-
-
-@dataclass(frozen=True)
-class SinkFile:
-    """A file that a task wrote for a sink: under which hidden name, and how it shall be called."""
-
-    sink: str
-    pending: str
-    final: str
-    rows: int
-
-
-@dataclass(frozen=True)
 class Manifest:
     """What a batch did. Once it exists, the batch has happened.
 
@@ -80,7 +64,7 @@ class Manifest:
         state: All files that rebuild the state, oldest first.
         latest: By region, for each replica, the name under which its newest state can be found
             (a file, or an entry in a worker's cache), and its buckets.
-        sinks: Files to be made visible.
+        sinks: By sink, the receipts of the rows to be made visible.
         counters: By step, what was counted so far.
         timers: By region, the next time at which something is due.
         ended: Whether all sources have come to their end.
@@ -92,10 +76,19 @@ class Manifest:
     offsets: dict[str, Any] = field(default_factory=dict)
     state: Chain = ()
     latest: Latest = field(default_factory=dict)
-    sinks: tuple[SinkFile, ...] = ()
+    sinks: Mapping[str, tuple[Receipt, ...]] = field(default_factory=dict)
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
     timers: dict[str, int | None] = field(default_factory=dict)
     ended: bool = False
+
+    def receipts(self, sink: str) -> tuple[Receipt, ...]:
+        """What was prepared for a sink."""
+        return self.sinks.get(sink, ())
+
+    @property
+    def staged(self) -> bool:
+        """Whether the checkpoint keeps rows for any sink."""
+        return any(receipt.staged for receipts in self.sinks.values() for receipt in receipts)
 
     def to_json(self) -> bytes:
         """As the bytes of a file.
@@ -116,7 +109,7 @@ class Manifest:
                     region: [[name, bucket_ranges.to_text(buckets)] for name, buckets in replicas]
                     for region, replicas in self.latest.items()
                 },
-                "sinks": [astuple(file) for file in self.sinks],
+                "sinks": msgspec.to_builtins(self.sinks),
             }
         )
 
@@ -131,10 +124,21 @@ class Manifest:
                 region: tuple((n, bucket_ranges.from_text(b)) for n, b in replicas)
                 for region, replicas in content["latest"].items()
             }
-            content["sinks"] = tuple(SinkFile(*row) for row in content["sinks"])
+            content["sinks"] = _receipts(content["sinks"])
             return Manifest(**content)
-        except (TypeError, LookupError, ValueError) as error:
+        except (TypeError, LookupError, ValueError, msgspec.ValidationError) as error:
             raise damaged(name, f"another kind of document ({error})") from error
+
+
+def _receipts(content: Any) -> Mapping[str, tuple[Receipt, ...]]:
+    if isinstance(content, dict):
+        return msgspec.convert(content, dict[str, tuple[Receipt, ...]])
+    # Once a list of sink, hidden file, its final name and rows. Only files of the outbox kept their
+    # names; what a file of a sink is called in the end follows from the receipts.
+    found: dict[str, tuple[Receipt, ...]] = {}
+    for sink, pending, final, rows in content:
+        found[sink] = (*found.get(sink, ()), Receipt(pending, rows, staged=pending == final))
+    return found
 
 
 def _state_row(file: StateFile, buckets: int) -> list[Any]:

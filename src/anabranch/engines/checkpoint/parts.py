@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from anabranch.engines.checkpoint.sealed import seal, unseal
 from anabranch.engines.checkpoint.storage import Storage
 from anabranch.errors import StateError
+from anabranch.io.source import Source
 
 PARTS = "sources.json"
 
 
-def require_same_parts(storage: Storage, sources: Mapping[str, Any], *, ended: bool) -> None:
+def require_same_parts(storage: Storage, sources: Mapping[str, Source], *, ended: bool) -> None:
     """Refuse to go on when parts went away, changed places or came in between; remember new ones.
 
     Parts that come behind those of the run before are read as the stream goes on, unless it has

@@ -1,100 +1,117 @@
-"""Sinks that are exactly once: rows are written first, and count once the manifest says so.
+"""Sinks that are exactly once: rows are prepared first, and count once the manifest says so.
 
-A sink of files gets hidden files under names that no other attempt uses, which get their names
-when the manifest is there. What any other sink shall get lies in the checkpoint's outbox until it
-was delivered.
+A manifest keeps the receipts of what was prepared for each sink. Once it is there the receipts are
+committed, and after a crash committed again. What sinks want to be kept for them until then lies in
+the checkpoint's outbox.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from anabranch.engines.checkpoint.checkpoint import RETAINED
-from anabranch.engines.checkpoint.manifest import Manifest, SinkFile, SinkWritten
+from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.engines.checkpoint.state_files import version_of
 from anabranch.engines.checkpoint.storage import Storage
-from anabranch.errors import StateError
-from anabranch.io.directory import DirectorySink
+from anabranch.errors import StateError, Subject
+from anabranch.io.sink import Form, Receipt, Sink, Stage
 
 OUTBOX = "outbox"
 DELIVERED = "delivered"
+PARQUET = ".parquet"
 
 
-def write_rows(
-    sink: Any, schema: pa.Schema, file: str, batches: Sequence[pa.RecordBatch], storage: Storage
-) -> str | None:
-    """Write what a sink shall get, under a name that nobody else uses; gives the hidden name."""
-    if not batches:
-        return None
-    if isinstance(sink, DirectorySink):
-        return sink.write_hidden(file, batches, schema)
-    content = pa.BufferOutputStream()
-    with pa.ipc.new_stream(content, schema) as stream:
-        stream.write_table(pa.Table.from_batches(batches, schema=schema))
-    storage.write(f"{OUTBOX}/{file}", content.getvalue(), durable=True)
-    return file
+class OutboxStage(Stage):
+    """Keeps rows in the outbox of a checkpoint, a file for each receipt."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def put(self, name: str, rows: pa.Table, form: Form = Form.ARROW) -> Receipt:
+        content = pa.BufferOutputStream()
+        if form is Form.PARQUET:
+            name += PARQUET
+            pq.write_table(rows, content)
+        else:
+            with pa.ipc.new_stream(content, rows.schema) as stream:
+                stream.write_table(rows)
+        self._storage.write(f"{OUTBOX}/{name}", content.getvalue(), durable=True)
+        return Receipt(name, rows.num_rows, staged=True)
+
+    def rows(self, receipts: Sequence[Receipt]) -> Iterator[pa.RecordBatch]:
+        for receipt in receipts:
+            file = f"{OUTBOX}/{receipt.name}"
+            content = self._storage.read(file)
+            if content is None:
+                raise StateError(
+                    Subject("checkpoint", self._storage.location),
+                    f"the rows that were committed, in {self._storage.named(file)}",
+                    "no such file",
+                    "put it back, or start afresh in a new checkpoint directory",
+                )
+            if receipt.name.endswith(PARQUET):
+                yield from pq.read_table(pa.BufferReader(content)).to_batches()
+            else:
+                with pa.ipc.open_stream(content) as stream:
+                    yield from stream
+
+    def discard(self, receipts: Sequence[Receipt]) -> None:
+        for receipt in receipts:
+            if receipt.staged:
+                self._storage.remove(f"{OUTBOX}/{receipt.name}")
 
 
 class Sinks:
-    """All sinks of a flow, by name, with the columns that each gets."""
+    """All sinks of a flow in the driver, by name, with the columns that each gets.
+
+    Args:
+        sinks: The sinks.
+        schemas: By sink, the columns.
+        storage: The checkpoint.
+        stage: Where workers keep rows until their commit; the outbox when left out.
+    """
 
     def __init__(
-        self, sinks: Mapping[str, Any], schemas: Mapping[str, pa.Schema], storage: Storage
+        self,
+        sinks: Mapping[str, Sink],
+        schemas: Mapping[str, pa.Schema],
+        storage: Storage,
+        stage: Stage | None = None,
     ) -> None:
-        """Touch nothing but the outbox yet."""
         self._sinks, self._schemas, self._storage = sinks, schemas, storage
+        self.stage = OutboxStage(storage) if stage is None else stage
         self._shown = -1
         storage.make(OUTBOX)
 
     def open(self, last: Manifest | None) -> None:
-        """Go on after a manifest; where it is not known that its rows were delivered, they are."""
-        version = -1 if last is None else last.version
+        """Go on after a manifest, and commit it again where it may not have been committed."""
+        if last is None:
+            for name, sink in self._sinks.items():
+                sink.open(self._schemas[name])
+            return
+        noted = self._storage.read(DELIVERED)
         # It says more than the manifest when the checkpoint was rolled back.
-        told = self._storage.read(DELIVERED) or b""
-        delivered = told.isdigit() and int(told) >= version
+        delivered = noted is not None and noted.isdigit() and int(noted) >= last.version
         for name, sink in self._sinks.items():
-            schema = self._schemas[name]
-            if isinstance(sink, DirectorySink):
-                if last is not None:
-                    sink.reveal(_renames(last, name), last.version)
-                sink.open(schema, version)
-            elif last is None or delivered:
-                sink.open(schema, version)
-            else:
-                sink.open(schema, max(version - 1, -1))
-                self.deliver(sink, name, last)
-        self._shown = version
-        if last is not None:
-            self._note_delivered(version, durable=True)
-
-    def named(self, version: int, written: Sequence[SinkWritten]) -> tuple[SinkFile, ...]:
-        """What the files of a batch shall be called, for its manifest."""
-        files: list[SinkFile] = []
-        for name, sink in self._sinks.items():
-            hidden = [(w.file, w.rows) for w in written if w.sink == name and w.file is not None]
-            finals = [file for file, _ in hidden]
-            if isinstance(sink, DirectorySink):
-                finals = sink.names(version, len(hidden))
-            files += [
-                SinkFile(name, file, final, rows)
-                for (file, rows), final in zip(hidden, finals, strict=True)
-            ]
-        return tuple(files)
+            receipts = [r for r in last.receipts(name) if not (r.staged and delivered)]
+            sink.recover(self._schemas[name], last.version, receipts, self.stage)
+        self._shown = last.version
+        # A note on a later version would hide that the next one is not delivered yet.
+        if noted is not None or last.staged:
+            self._note_delivered(last.version, durable=True)
 
     def commit(self, manifest: Manifest) -> None:
-        """Make a batch visible, if that was not done yet."""
+        """Make a version visible, if that was not done yet."""
         if manifest.version <= self._shown:
             return
         for name, sink in self._sinks.items():
-            if isinstance(sink, DirectorySink):
-                sink.reveal(_renames(manifest, name), manifest.version)
-            else:
-                self.deliver(sink, name, manifest)
+            sink.commit(manifest.version, manifest.receipts(name), self.stage)
         self._shown = manifest.version
-        self._note_delivered(manifest.version)
+        if manifest.staged:
+            self._note_delivered(manifest.version)
 
     def clean(self, manifest: Manifest) -> None:
         """Remove what was delivered so long ago that no version to go back to needs it."""
@@ -104,45 +121,14 @@ class Sinks:
                 self._storage.remove(f"{OUTBOX}/{file}")
 
     def sweep(self, manifest: Manifest) -> None:
-        """Remove hidden files up to this manifest: of attempts and runs that did not count."""
+        """Remove what was prepared up to this manifest by attempts and runs that did not count."""
         for sink in self._sinks.values():
-            if isinstance(sink, DirectorySink):
-                sink.sweep(manifest.version)
+            sink.sweep(manifest.version)
 
     def close(self) -> None:
         """Let go of what was not committed."""
         for sink in self._sinks.values():
-            if not isinstance(sink, DirectorySink):
-                sink.close()
+            sink.close()
 
     def _note_delivered(self, version: int, *, durable: bool = False) -> None:
-        if not all(isinstance(sink, DirectorySink) for sink in self._sinks.values()):
-            self._storage.write(DELIVERED, str(version).encode(), durable=durable)
-
-    def deliver(self, sink: Any, name: str, manifest: Manifest) -> None:
-        """Hand the rows of a batch to a sink that is not files."""
-        for file in outbox_files(name, manifest):
-            for batch in self._read(name, file):
-                sink.write(batch)
-        sink.commit(manifest.version)
-
-    def _read(self, name: str, file: str) -> Iterator[pa.RecordBatch]:
-        content = self._storage.read(file)
-        if content is None:
-            raise StateError(
-                name,
-                f"the rows that were committed, in {self._storage.named(file)}",
-                "no such file",
-                "put it back, or start afresh in a new checkpoint directory",
-            )
-        with pa.ipc.open_stream(content) as stream:
-            yield from stream
-
-
-def _renames(manifest: Manifest, name: str) -> dict[str, str]:
-    return {file.pending: file.final for file in manifest.sinks if file.sink == name}
-
-
-def outbox_files(name: str, manifest: Manifest) -> list[str]:
-    """Where the rows of a sink that is not files are, in the checkpoint."""
-    return [f"{OUTBOX}/{file.final}" for file in manifest.sinks if file.sink == name]
+        self._storage.write(DELIVERED, str(version).encode(), durable=durable)

@@ -15,7 +15,6 @@ from anabranch.engines.local.source import SourceRun
 from anabranch.errors import EngineError
 from anabranch.flow import Flow
 from anabranch.graph import Role
-from anabranch.io.source import is_pushed
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import Region, RegionKind, needs_order, region_edges, regions
 from anabranch.state.positions import START
@@ -83,7 +82,7 @@ class Assembly:
     def close_sinks(self) -> None:
         """Close every sink; what was not made visible is gone."""
         for run in self.sinks:
-            run.sink.close()
+            run.close_sink()
 
     def close(self) -> None:
         """Let every thread end."""
@@ -191,8 +190,8 @@ class Assembly:
 
     def _source(self, region: Region, plan: Plan) -> SourceRun:
         name = region.name
-        source = self._flow.graph.steps[name].body.source
-        if is_pushed(source):
+        source = self._flow.sources()[name]
+        if source.pushed:
             raise EngineError(
                 name,
                 "a source that the local engine can read",

@@ -17,7 +17,7 @@ from anabranch.engines.local.gate import Closed
 from anabranch.engines.local.pace import Pace
 from anabranch.engines.local.sizes import Sizes
 from anabranch.io.reader import place
-from anabranch.io.source import Extent
+from anabranch.io.source import Extent, Source, unread
 from anabranch.planning.plan import SourcePlan
 from anabranch.state.positions import FIRST, Root, end, is_end
 
@@ -64,7 +64,7 @@ class Dispenser:
 
     def __init__(
         self,
-        source: Any,
+        source: Source,
         rank: int,
         plan: SourcePlan,
         limit: int | None = None,
@@ -238,15 +238,12 @@ class Dispenser:
 
     def _waiting(self, known: Sequence[Extent]) -> int | None:
         """How many rows of parts of such sizes were not given out, or not read yet."""
-        rows = [each.rows for each in known if each.rows is not None]
-        if len(rows) < len(known):
-            return None
         with self._change:
             # What a reader has claimed of a part that grows may not be there yet.
             growing = any(each.growing for each in known)
             claims = self._claims.values() if growing else ()
             claimed = sum(claim.stop - claim.at for claim in claims)
-            return max(0, sum(rows) - self._given + claimed)
+            return unread(known, self._given - claimed)
 
     def hold(self) -> None:
         """Give nothing out for a while."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+
+from anabranch.io.source import Source
 
 FOREVER_S = 1e9
 HALVINGS = 24
@@ -17,7 +18,7 @@ class Pace:
         clock: Seconds.
     """
 
-    def __init__(self, source: Any, clock: Callable[[], float]) -> None:
+    def __init__(self, source: Source, clock: Callable[[], float]) -> None:
         self._source, self._clock, self._started = source, clock, clock()
         self._before = 0  # rows that earlier runs have given out
         self._past_s = 0.0  # all rows that were due by then have been given out
@@ -40,7 +41,7 @@ class Pace:
         """Whether nothing more will ever be due."""
         elapsed = self._elapsed()
         due, ever = (self._source.due_rows(s) for s in (elapsed, elapsed + FOREVER_S))
-        return bool(self._source.bounded and due == ever)
+        return self._source.bounded and due == ever
 
     def due_since_s(self, given: int) -> float:
         """When the next row became due, behind so many given out: rows that wait grow older."""
@@ -48,7 +49,7 @@ class Pace:
         early, late = self._past_s, self._elapsed()
         for _ in range(HALVINGS):
             middle = (early + late) / 2
-            if int(self._source.due_rows(middle)) > wanted:
+            if int(self._source.due_rows(middle) or 0) > wanted:
                 late = middle
             else:
                 early = middle

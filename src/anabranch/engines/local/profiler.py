@@ -20,6 +20,7 @@ from anabranch.engines.local.latency import Latencies
 from anabranch.engines.local.probe import Probe
 from anabranch.engines.local.region import RegionRun
 from anabranch.engines.local.source import SourceRun
+from anabranch.engines.skipped_rows import skipped_row
 from anabranch.events import (
     BatchTimes,
     Observation,
@@ -28,7 +29,6 @@ from anabranch.events import (
     SourceMetrics,
     StepMetrics,
 )
-from anabranch.io.reader import skipped_row
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind
 

@@ -22,9 +22,8 @@ def refuse_what_it_cannot(flow: Flow, options: Options) -> None:
         "session": options.session,
         "conf": options.conf or None,
     }
-    for name in flow.names(Role.SINK):
-        sink = flow.graph.steps[name].body.sink
-        if getattr(sink, "takes_dataframes", False):
+    for name, sink in flow.sinks().items():
+        if sink.traits.dataframes:
             raise EngineError(
                 name,
                 "a sink that takes record batches",

@@ -13,16 +13,17 @@ from collections.abc import Sequence
 from anabranch.engines.channel import Channel
 from anabranch.engines.checkpoint.chain import StateFile, chain, needed, should_snapshot
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
-from anabranch.engines.checkpoint.manifest import Manifest, SinkWritten
+from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.engines.checkpoint.parts import require_same_parts
-from anabranch.engines.checkpoint.sinks import Sinks, write_rows
+from anabranch.engines.checkpoint.sinks import Sinks
 from anabranch.engines.checkpoint.state_files import read_state, state_name, write_state
 from anabranch.engines.jumbo_ipc import from_bytes, to_bytes
 from anabranch.engines.local.assembly import Assembly
 from anabranch.engines.local.region import RegionRun
 from anabranch.errors import StateError, Subject
 from anabranch.flow import Flow
-from anabranch.graph import Role
+from anabranch.io.sink import Receipt
+from anabranch.io.transaction import prepare
 from anabranch.planning.plan import Plan
 
 WAITING = " (waiting)"
@@ -52,7 +53,7 @@ class Saver:
     def restore(self) -> None:
         """Bring back what the last version saved; the sinks are open afterwards."""
         last = self._checkpoint.last
-        sources = {n: self._flow.graph.steps[n].body.source for n in self._flow.names(Role.SOURCE)}
+        sources = self._flow.sources()
         require_same_parts(self._storage, sources, ended=last is not None and last.ended)
         self._sinks.open(last)
         self._checkpoint.require_newest()
@@ -82,7 +83,7 @@ class Saver:
             plan.to_json(),
             offsets={source.name: source.offsets() for source in self._parts.sources},
             state=chain(before, files),
-            sinks=self._sinks.named(version, self._write_sinks(version)),
+            sinks=self._prepare_sinks(version),
             counters={
                 step: lost.counts()
                 for run in self._parts.regions
@@ -161,15 +162,15 @@ class Saver:
         size, crc = write_state(self._storage, name, sections, durable=True)
         return StateFile(name, region, replica, version, whole, buckets, size, crc)
 
-    def _write_sinks(self, version: int) -> list[SinkWritten]:
-        written = []
+    def _prepare_sinks(self, version: int) -> dict[str, tuple[Receipt, ...]]:
+        prepared: dict[str, tuple[Receipt, ...]] = {}
         for run in self._parts.sinks:
             name = run.region.name
-            file = state_name(version, name, 0, self._checkpoint.token, 0)
-            hidden = write_rows(run.sink, run.schema, file, run.kept, self._storage)
-            rows = sum(batch.num_rows for batch in run.kept)
-            written.append(SinkWritten(name, rows, hidden))
-        return written
+            attempt = state_name(version, name, 0, self._checkpoint.token, 0)
+            receipt = prepare(run.sink, run.schema, attempt, run.kept, self._sinks.stage)
+            if receipt is not None:
+                prepared[name] = (receipt,)
+        return prepared
 
     def _restore_region(self, run: RegionRun, last: Manifest) -> None:
         name = run.region.name

@@ -1,15 +1,14 @@
 """A sink on a thread: writes what comes, makes it visible, and notes how old it was by then.
 
-Without a checkpoint, sinks of files commit about once a second, since every commit is a new file;
-the others show every jumbo tuple at once. With a checkpoint rows are kept until the next version is
-saved, and become visible with it (`saving.py`).
+Without a checkpoint, every jumbo tuple is shown at once, or as often as the sink asks for: files
+about once a second, since every commit is a new file. With a checkpoint rows are kept until the
+next version is saved, and become visible with it (`saving.py`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -19,13 +18,12 @@ from anabranch.engines.local.latency import Latencies
 from anabranch.engines.local.outlet import Outlet
 from anabranch.engines.local.region import RegionRun
 from anabranch.flow import Flow
-from anabranch.io.directory import DirectorySink
+from anabranch.io.sink import Sink
+from anabranch.io.transaction import Transactions
 from anabranch.operators.base import KernelContext
 from anabranch.planning.plan import RegionPlan
 from anabranch.planning.regions import Region
 from anabranch.state.positions import Jumbo, Root, is_end
-
-FILES_S = 1.0
 
 
 class SinkRun(RegionRun):
@@ -49,10 +47,11 @@ class SinkRun(RegionRun):
         told_end: Callable[[], None],
     ) -> None:
         super().__init__(flow, contexts, region, plan, gate, Outlet((), together=False))
-        self.sink: Any = flow.graph.steps[region.name].body.sink
+        self.sink: Sink = flow.graph.steps[region.name].body.sink
         self.schema: pa.Schema = contexts[region.name].inputs[0].schema
         self._latencies, self._keeps, self._told_end = latencies, keeps, told_end
-        self._every_s = FILES_S if isinstance(self.sink, DirectorySink) else 0.0
+        self._every_s = self.sink.traits.interval_s
+        self._out = Transactions(self.sink)
         self._version = 0
         self._shown_s = time.monotonic()
         self._unseen: list[tuple[float, int]] = []  # when read, how many rows
@@ -62,8 +61,11 @@ class SinkRun(RegionRun):
 
     def open(self) -> None:
         """Begin afresh, without a checkpoint."""
-        self.sink.open(self.schema, -1)
-        self.sink.commit(self._version)
+        self._out.open(self.schema)
+
+    def close_sink(self) -> None:
+        """Close the sink; what was not made visible is gone."""
+        self._out.close()
 
     def deliver(
         self, replica: int, entry: Entry, outputs: Sequence[Jumbo | None], reached: Sequence[Root]
@@ -92,7 +94,7 @@ class SinkRun(RegionRun):
         """Make visible what was written."""
         if self._unseen:
             self._version += 1
-            self.sink.commit(self._version)
+            self._out.commit(self._version)
         self.note_shown()
 
     def note_shown(self) -> None:
@@ -112,6 +114,6 @@ class SinkRun(RegionRun):
         if self._keeps:
             self.kept.append(batch)
         else:
-            self.sink.write(batch)
+            self._out.write(batch)
         self.rows += batch.num_rows
         self._unseen.append((time.monotonic() if born_s is None else born_s, batch.num_rows))

@@ -7,9 +7,8 @@ and whoever must not wait gets the last answer.
 from __future__ import annotations
 
 from threading import Lock, Thread
-from typing import Any
 
-from anabranch.io.source import Extent, extent
+from anabranch.io.source import Extent, Source
 
 SOON_S = 0.2
 """How long to wait for news of a source before the last news have to do."""
@@ -28,7 +27,7 @@ class Sizes:
         (None, 2, 2)
     """
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Source) -> None:
         self._source, self._parts = source, source.parts()
         self._known: dict[int, Extent] = {}
         self._one_by_one = Lock()  # a source need not answer several threads at a time
@@ -47,7 +46,7 @@ class Sizes:
     def ask(self, part: int) -> Extent:
         """Ask; takes as long as the source takes, and raises what it raises."""
         with self._one_by_one:
-            told = self._known[part] = extent(self._source, self._parts[part])
+            told = self._known[part] = self._source.extent(self._parts[part])
         return told
 
     def soon(self) -> list[Extent] | None:

@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 from threading import Lock
-from typing import Any
 
 from anabranch.engines.local.dispenser import Claim, Dispenser, Offsets
 from anabranch.engines.local.gate import QUOTA
 from anabranch.engines.local.outlet import TOGETHER, Outlet
 from anabranch.engines.local.probe import Probe
 from anabranch.io.reader import last_word, placed
-from anabranch.io.stamped import StampedSource
+from anabranch.io.source import Source
 from anabranch.operators.schemas import without_dictionaries
 from anabranch.planning.plan import SourcePlan
 from anabranch.state.positions import FIRST, START, Jumbo, Root, end, is_end
@@ -38,7 +37,7 @@ class SourceRun:
     def __init__(
         self,
         name: str,
-        source: Any,
+        source: Source,
         rank: int,
         plan: SourcePlan,
         outlet: Outlet,
@@ -99,38 +98,40 @@ class SourceRun:
     def offsets(self) -> Offsets:
         """Where to read on, for a checkpoint."""
         offsets = self.dispenser.offsets()
-        if isinstance(self._source, StampedSource):
-            offsets["stamp"] = self._source.latest
+        if self._source.arrivals is not None:
+            offsets["stamp"] = self._source.arrivals.latest
         return offsets
 
     def forget(self) -> None:
         """A checkpoint is safe: when the rows before it arrived need not be remembered."""
-        if isinstance(self._source, StampedSource):
+        if (arrivals := self._source.arrivals) is not None:
             for number, part in enumerate(self._parts):
                 row = self.dispenser.next_row(number)
                 if row:
-                    self._source.let_go(part, row)
+                    arrivals.let_go(part, row)
 
     def restore(self, offsets: Offsets) -> None:
         """Read on from there."""
         self.dispenser.restore(offsets)
-        if isinstance(self._source, StampedSource) and offsets.get("stamp") is not None:
+        arrivals = self._source.arrivals
+        if arrivals is not None and offsets.get("stamp") is not None:
             # No row gets a stamp before the last one given: that is all there is to recall.
-            self._source = self._source.recalling({self._parts[0]: [(0, 0, offsets["stamp"])]})
+            self._source = arrivals.recalling({self._parts[0]: [(0, 0, offsets["stamp"])]})
 
     def _read(self, reader: int, probe: Probe) -> None:
         # The readers of one part must not share open files; one that stamps rows has one reader.
         source = copy.copy(self._source) if reader else self._source
         while (claim := self.dispenser.claim(reader)) is not None:
             dry = self._read_claim(source, reader, claim, probe)
-            if isinstance(source, StampedSource) and not (self._keeps or source.bounded):
-                source.let_go(self._parts[claim.part], claim.at)  # or the record has no end, too
+            arrivals = source.arrivals
+            if arrivals is not None and not (self._keeps or source.bounded):
+                arrivals.let_go(self._parts[claim.part], claim.at)  # or the record has no end, too
             if dry:
                 self.dispenser.nap()
         self._end_if_over()
         self.dispenser.leave(reader)
 
-    def _read_claim(self, source: Any, reader: int, claim: Claim, probe: Probe) -> bool:
+    def _read_claim(self, source: Source, reader: int, claim: Claim, probe: Probe) -> bool:
         """Whether all that had come was read, and it is better to wait before asking again."""
         over = dry = False
         while claim.at < claim.stop and not over:

@@ -17,7 +17,6 @@ from anabranch.engines.measuring.rehearsal import Sample, Stopwatch, rehearse
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role, StateKind
-from anabranch.io.source import extent
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
 from anabranch.planning.regions import regions
@@ -166,11 +165,11 @@ def _most_replicas(flow: Flow, name: str, keys: int | None) -> int | None:
     if step.role is Role.SINK:
         return 1
     if step.role is Role.SOURCE:
-        source = step.body.source
+        source = flow.sources()[name]
         parts = source.parts()
-        if getattr(source, "one_reader", False):
+        if source.one_reader:
             return 1
-        return None if all(extent(source, p).seekable for p in parts) else max(1, len(parts))
+        return None if all(source.extent(p).seekable for p in parts) else max(1, len(parts))
     if step.body.state is StateKind.PARTITIONED:
         return max(1, min(flow.buckets, keys or flow.buckets))
     if step.body.state is StateKind.SHARED:

@@ -29,10 +29,9 @@ from anabranch.engines.memory import keep_freed_memory
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role, Step
-from anabranch.io.collect import CollectSink, collect
-from anabranch.io.directory import DirectorySink
 from anabranch.io.reader import SourceReader, last_word
-from anabranch.io.source import is_pushed
+from anabranch.io.source import Source
+from anabranch.io.transaction import Transactions
 from anabranch.operators.base import Kernel, KernelContext
 from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.gate import Gate
@@ -146,9 +145,9 @@ class _Rehearsal:
         return {name: all_steps[name].sample for name in self._order}
 
 
-def readable(name: str, source: Any) -> Any:
+def readable(name: str, source: Source) -> Source:
     """The source, unless its rows come from elsewhere."""
-    if is_pushed(source):
+    if source.pushed:
         raise BuildError(
             name,
             "a source that can be read here",
@@ -162,7 +161,7 @@ class _Reading:
     """A source."""
 
     def __init__(
-        self, name: str, source: Any, rank: int, rows: int, batch_rows: int, watch: Stopwatch
+        self, name: str, source: Source, rank: int, rows: int, batch_rows: int, watch: Stopwatch
     ) -> None:
         self.sample = Sample(name, rows_out=[0])
         self._source, self._rank, self._watch = source, rank, watch
@@ -257,37 +256,25 @@ class _Writing(_Step):
         self, step: Step, context: KernelContext, watch: Stopwatch, cleaning: ExitStack
     ) -> None:
         super().__init__(step, watch, 0)
-        self._sink = rehearsal_of(step.body.sink, cleaning)
+        folder = Path(cleaning.enter_context(TemporaryDirectory(prefix="rehearsal-")))
+        sink = step.body.sink.rehearsal(folder)
+        self._out = None if sink is None else Transactions(sink)
         self._version = 0
-        if self._sink is None:
+        if self._out is None:
             self.sample.note = "its sink was not written to: what that costs is not known"
         else:
-            self._sink.open(context.inputs[0].schema, -1)
+            self._out.open(context.inputs[0].schema)
 
     def _work(self, inputs: list[Jumbo | None], frontier: Root) -> list[Delivery]:
         jumbo = inputs[0]
-        if jumbo is not None and len(jumbo) and self._sink is not None:
-            write = partial(_write_and_show, self._sink, jumbo.batch, self._version)
+        if jumbo is not None and len(jumbo) and self._out is not None:
+            write = partial(_write_and_show, self._out, jumbo.batch, self._version)
             self.sample.calls.append((len(jumbo), self._watch.time(write)[1]))
             self._version += 1
         return []
 
 
-def rehearsal_of(sink: Any, cleaning: ExitStack) -> Any:
-    """A sink that costs what this one costs and leaves nothing behind; None if unknown.
-
-    A sink may say so itself, by a method `rehearsal` that makes such a sink.
-    """
-    if isinstance(sink, CollectSink):
-        return collect(sink.limit)
-    if isinstance(sink, DirectorySink):
-        folder = cleaning.enter_context(TemporaryDirectory(prefix="rehearsal-"))
-        return DirectorySink(Path(folder), sink._encoding, overwrite=True)
-    make = getattr(sink, "rehearsal", None)
-    return None if make is None else make()
-
-
-def _write_and_show(sink: Any, batch: pa.RecordBatch, version: int) -> None:
+def _write_and_show(out: Transactions, batch: pa.RecordBatch, version: int) -> None:
     """One jumbo tuple into a sink, as an engine does that shows each at once."""
-    sink.write(batch)
-    sink.commit(version)
+    out.write(batch)
+    out.commit(version)

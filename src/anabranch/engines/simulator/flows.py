@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from anabranch.flow import Flow, Order, SinkKernel, Stream
 from anabranch.graph import StateKind
-from anabranch.io.collect import collect
-from anabranch.io.memory import memory
+from anabranch.io.collect_sink import collect
+from anabranch.io.memory_source import memory
 from anabranch.operators.base import Kernel, KernelContext
 from anabranch.operators.union import Union, UnionKernel
 from anabranch.planning.profile import OperatorProfile, Profile

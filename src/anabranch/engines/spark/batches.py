@@ -68,8 +68,8 @@ class Batches:
         self._program, self._checkpoint, self._sinks = program, checkpoint, sinks
         self.intake = Intake(program, limit_rows)
         last = checkpoint.last
-        sources = {name: program.body(name).source for name in program.ranks}
-        require_same_parts(checkpoint.storage, sources, ended=last is not None and last.ended)
+        ended = last is not None and last.ended
+        require_same_parts(checkpoint.storage, program.sources, ended=ended)
         if last is not None:
             self.intake.restore(last.offsets)
         # Opening sinks removes what came after: nothing may have come since we looked.
@@ -110,7 +110,7 @@ class Batches:
         batch = self._described(version, plan, shares, last)
         outcome = job(self._program.layout(plan), batch)
         read = self.intake.advance(shares, outcome.reports)
-        manifest = next_manifest(last, batch, outcome, self.intake, self._sinks)
+        manifest = next_manifest(last, batch, outcome, self.intake)
         self._checkpoint.publish(manifest)
         self._sinks.commit(manifest)
         seconds = time.monotonic() - began

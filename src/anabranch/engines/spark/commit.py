@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from anabranch.engines.checkpoint.chain import StateFile, chain
 from anabranch.engines.checkpoint.manifest import Latest, Manifest
-from anabranch.engines.checkpoint.sinks import Sinks
 from anabranch.engines.spark.intake import Intake
 from anabranch.engines.spark.program import Batch, Outcome
 from anabranch.engines.spark.task_report import StateSaved, TaskReport
+from anabranch.io.sink import Receipt
 from anabranch.operators.base import Counters
 
 
@@ -19,12 +19,10 @@ def next_manifest(
     batch: Batch,
     outcome: Outcome,
     intake: Intake,
-    sinks: Sinks,
 ) -> Manifest:
     """What this batch did, on top of what was before; the intake has taken it in already."""
     reports = outcome.reports
     saved = [each for report in reports for each in report.state]
-    written = [each for report in reports for each in report.sinks]
     return Manifest(
         version=batch.version,
         token=batch.token,
@@ -32,7 +30,7 @@ def next_manifest(
         offsets=intake.offsets(),
         state=chain(() if last is None else last.state, _state_files(batch.version, saved)),
         latest=_latest(saved),
-        sinks=sinks.named(batch.version, written),
+        sinks=_receipts(reports),
         counters=_counters({} if last is None else last.counters, reports),
         timers=_timers(reports),
         ended=intake.over,
@@ -54,6 +52,15 @@ def _state_files(version: int, saved: Sequence[StateSaved]) -> list[StateFile]:
         for each in saved
         if each.file is not None
     ]
+
+
+def _receipts(reports: Sequence[TaskReport]) -> dict[str, tuple[Receipt, ...]]:
+    found: defaultdict[str, tuple[Receipt, ...]] = defaultdict(tuple)
+    for report in reports:
+        for sink, receipt in report.sinks.items():
+            if receipt is not None:
+                found[sink] += (receipt,)
+    return dict(found)
 
 
 def _latest(saved: Sequence[StateSaved]) -> Latest:

@@ -18,16 +18,31 @@ from pyspark.sql.types import StructType
 
 from anabranch.engines.spark.program import Batch, Program
 from anabranch.errors import BuildError, SourceError
-from anabranch.io.spark.dataframe import DataFrameSource
+from anabranch.io.spark.dataframe_source import DataFrameSource
 from anabranch.state.positions import FIRST, Ints, Jumbo, Positions, Root
 
 TAG = "source"
 
 
 def dataframe_sources(program: Program) -> dict[str, DataFrameSource]:
-    """The sources that Spark reads, by name."""
-    bodies = {name: program.body(name).source for name in program.ranks}
-    return {n: source for n, source in bodies.items() if isinstance(source, DataFrameSource)}
+    """Return the sources whose rows Spark brings, by name.
+
+    This is the one place that asks for a class: Spark can push the rows of a DataFrame, and of
+    nothing else.
+    """
+    found: dict[str, DataFrameSource] = {}
+    for name, source in program.sources.items():
+        if not source.pushed:
+            continue
+        if not isinstance(source, DataFrameSource):
+            raise BuildError(
+                name,
+                "a streaming DataFrame, whose rows Spark can bring",
+                repr(source),
+                "give ab.dataframe(…) itself to the flow, or a source that can be read",
+            )
+        found[name] = source
+    return found
 
 
 def stream(spark: SparkSession, program: Program) -> DataFrame:

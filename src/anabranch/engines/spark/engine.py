@@ -33,7 +33,7 @@ from anabranch.engines.spark.model import USUAL, SparkModel
 from anabranch.engines.spark.observe import Skipped, observation_of, percentile, reconfiguration_of
 from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, tune, use
-from anabranch.engines.spark.sinks import SparkSinks
+from anabranch.engines.spark.sinks import spark_sinks
 from anabranch.engines.spark.workers import require_workers
 from anabranch.errors import AnabranchError, EngineError, StateError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
@@ -147,7 +147,7 @@ class SparkEngine:
             cores = self._spark.sparkContext.defaultParallelism
             known = None if last is None else Plan.from_json(last.plan)
             self._plan = self._wish = known or side_by_side(self._flow, cores)
-        self._sinks = SparkSinks(self._program, checkpoint.storage, self._spark)
+        self._sinks = spark_sinks(self._program, checkpoint.storage, self._spark)
         self._batches = Batches(self._program, checkpoint, self._sinks, options.rows)
         self._broadcast: Broadcast[bytes] = self._spark.sparkContext.broadcast(packed)
         self._started = time.monotonic()

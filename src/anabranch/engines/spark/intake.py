@@ -13,8 +13,7 @@ from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import EngineError, StateError
 from anabranch.io.slices import Cursor, Slice, take
-from anabranch.io.source import extent, is_pushed
-from anabranch.io.stamped import Record, StampedSource
+from anabranch.io.source import Record, Source, unread
 from anabranch.planning.plan import Plan
 
 FOREVER_S = 1e9
@@ -56,8 +55,8 @@ class Intake:
 
     def __init__(self, program: Program, limit_rows: int | None = None) -> None:
         self._program, self._limit = program, limit_rows
-        self._sources = {name: program.body(name).source for name in program.ranks}
-        pushed = [n for n, source in self._sources.items() if is_pushed(source)]
+        self._sources = program.sources
+        pushed = [n for n, source in self._sources.items() if source.pushed]
         self.pushed = bool(pushed)
         if pushed and limit_rows is not None:
             raise EngineError(
@@ -110,8 +109,8 @@ class Intake:
             progress, source = self._progress[name], self._sources[name]
             progress.rows += rows
             self._note_stamps(name, shares[name])
-            pushed = is_pushed(source)
-            if shares[name].over or (not pushed and progress.cursor.part >= len(source.parts())):
+            at_end = not source.pushed and progress.cursor.part >= len(source.parts())
+            if shares[name].over or at_end:
                 progress.over = True
         return read
 
@@ -127,11 +126,9 @@ class Intake:
         if len(parts) > MOST_PARTS:
             return None  # looking at each of them would take longer than it is worth
         try:
-            sizes = [extent(source, part).rows for part in parts]
+            return unread([source.extent(part) for part in parts], progress.cursor.row)
         except Exception:  # the next batch will say what is wrong with the source
             return None
-        known = [rows for rows in sizes if rows is not None]
-        return max(0, sum(known) - progress.cursor.row) if len(known) == len(sizes) else None
 
     def behind(self, elapsed_s: float) -> bool:
         """Whether tuples are known to wait, or nobody can say."""
@@ -161,26 +158,26 @@ class Intake:
     def _stamped(self, name: str, share: Share) -> Share:
         """Rows arrive when it is decided that they are read: a replay goes by the log."""
         source = self._sources[name]
-        if not isinstance(source, StampedSource):
+        if (arrivals := source.arrivals) is None:
             return share
         parts, last = source.parts(), self._progress[name].stamp
         record: Record = {}
         for piece in (piece for slices in share.slices for piece in slices):
             part = parts[piece.part]
-            stop = extent(source, part).rows if piece.rows is None else piece.start + piece.rows
-            record = {**record, **source.stamp(part, piece.start, stop or piece.start, last)}
+            stop = source.extent(part).rows if piece.rows is None else piece.start + piece.rows
+            record = {**record, **arrivals.stamp(part, piece.start, stop or piece.start, last)}
         return replace(share, record=record)
 
     def _note_stamps(self, name: str, share: Share) -> None:
         """Remember the last stamp; rows that had not come after all are stamped later."""
         source, progress = self._sources[name], self._progress[name]
-        if share.record is None or not isinstance(source, StampedSource):
+        if share.record is None or (arrivals := source.arrivals) is None:
             return
         given = [stamp for runs in share.record.values() for _, _, stamp in runs]
         progress.stamp = max(given, default=progress.stamp)
         parts = source.parts()
         if progress.cursor.part < len(parts):
-            source.forget(parts[progress.cursor.part], progress.cursor.row)
+            arrivals.forget(parts[progress.cursor.part], progress.cursor.row)
 
     def _readers(self, name: str, plan: Plan) -> int:
         return plan.source(name).replicas
@@ -188,7 +185,7 @@ class Intake:
     def _share(self, name: str, plan: Plan, elapsed_s: float) -> Share | None:
         source, progress = self._sources[name], self._progress[name]
         readers = self._readers(name, plan)
-        if is_pushed(source):
+        if source.pushed:
             return Share([], progress.over or (source.bounded and self.dry))
         if progress.over:
             return Share([[] for _ in range(readers)], True)
@@ -207,23 +204,25 @@ class Intake:
             return Share(take(source, progress.cursor, budget, readers), False)
         return self._limited(source, progress.cursor, min(budget, left), readers, left)
 
-    def _limited(self, source: Any, cursor: Cursor, budget: int, readers: int, left: int) -> Share:
+    def _limited(
+        self, source: Source, cursor: Cursor, budget: int, readers: int, left: int
+    ) -> Share:
         """Never more rows than the limit: guesses at sizes are not good enough for that."""
         parts = source.parts()
         slices = take(source, cursor, budget, readers)
-        known = [extent(source, parts[s.part]) for share in slices for s in share]
+        known = [source.extent(parts[s.part]) for share in slices for s in share]
         if not all(each.exact or each.growing for each in known):
             slices = [[Slice(cursor.part, cursor.row, budget)], *([] for _ in range(readers - 1))]
         taken = sum(s.rows or budget for share in slices for s in share)
         return Share(slices, taken >= left and len(parts) == 1)
 
 
-def _nothing_came(source: Any, cursor: Cursor) -> bool:
+def _nothing_came(source: Source, cursor: Cursor) -> bool:
     """Whether a part grows, and has not grown since it was read."""
     parts = source.parts()
     if cursor.part >= len(parts):
         return False
-    known = extent(source, parts[cursor.part])
+    known = source.extent(parts[cursor.part])
     return known.growing and (known.rows or 0) <= cursor.row
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from anabranch.flow import Flow
-from anabranch.io.source import is_pushed
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import (
     Region,
@@ -110,7 +109,7 @@ def layout(flow: Flow, plan: Plan) -> Layout:
         (1, 3)
     """
     found = regions(flow)
-    edges = region_edges(flow, found)
+    edges, sources = region_edges(flow, found), flow.sources()
     stations: dict[str, Station] = {}
     links: list[Link] = []
     tasks: list[int] = []
@@ -134,7 +133,7 @@ def layout(flow: Flow, plan: Plan) -> Layout:
             stage = max((p.stage + 1 for p in producers), default=0)
             tasks += [0] * (stage + 1 - len(tasks))
             reads = region.kind is RegionKind.SOURCE
-            pushed = reads and is_pushed(flow.graph.steps[region.name].body.source)
+            pushed = reads and sources[region.name].pushed
             replicas = 1 if pushed else replicas
             station = Station(region, stage, tasks[stage], replicas, False, reads, pushed)
             tasks[stage] += replicas

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from anabranch.engines.bucket_loads import Loads, bucket_rows, hottest_key
+from anabranch.engines.skipped_rows import skipped_row
 from anabranch.engines.spark.batches import Done
 from anabranch.engines.spark.layout import Layout
 from anabranch.engines.spark.task_report import TaskReport, Work
@@ -26,9 +26,6 @@ from anabranch.events import (
     StepMetrics,
 )
 from anabranch.flow import Flow
-from anabranch.graph import Role
-from anabranch.io.reader import skipped_row
-from anabranch.io.spark.dataframe import DataFrameSource
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind
@@ -51,7 +48,7 @@ def observation_of(
         at_s,
         version,
         sum(done.read.values()),
-        sum(sink.rows for report in reports for sink in report.sinks),
+        sum(r.rows for report in reports for r in report.sinks.values() if r is not None),
         batch_times(layout, reports, total_s, commit_s),
         *latency_ms,
         steps,
@@ -82,9 +79,6 @@ class Skipped:
     def __init__(self, flow: Flow) -> None:
         """Begin without any."""
         self._flow = flow
-        sources = {name: flow.graph.steps[name].body.source for name in flow.names(Role.SOURCE)}
-        # Spark does not number the rows of its streams.
-        self._unnumbered = {n for n, s in sources.items() if isinstance(s, DataFrameSource)}
         self._first: defaultdict[str, Counters] = defaultdict(Counters)
 
     def note(self, reports: Sequence[TaskReport]) -> dict[str, SkippedRow]:
@@ -93,11 +87,7 @@ class Skipped:
             for step, lost in report.counters.items():
                 self._first[step].note(lost.first)
         found = {step: skipped_row(self._flow, each.first) for step, each in self._first.items()}
-        return {
-            step: replace(row, part="", row=0) if row.source in self._unnumbered else row
-            for step, row in found.items()
-            if row is not None
-        }
+        return {step: row for step, row in found.items() if row is not None}
 
 
 def step_metrics(

@@ -12,8 +12,6 @@ from math import ceil
 
 from anabranch.engines.spark.layout import Layout, Station, layout
 from anabranch.flow import Flow
-from anabranch.graph import Role
-from anabranch.io.directory import DirectorySink
 from anabranch.planning.models.spark import Phase, Slots, SparkCosts, Task, batch_s
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import NANOSECONDS, Profile
@@ -63,6 +61,7 @@ class _Stages:
         self._contexts = flow.contexts()
         self._unit_s = NANOSECONDS[profile.unit or "ns"] / 1e9
         self._home = {step: s for s in self._layout.stations.values() for step in s.region.steps}
+        self._staged = {name for name, sink in flow.sinks().items() if sink.traits.staged}
         self._into: dict[str, float] = {}
         self._count(rows)
         readers = max((source.replicas for source in plan.sources), default=1)
@@ -145,8 +144,7 @@ class _Stages:
     def _step_s(self, step: str) -> float:
         operator = self._profile.by_name[step]
         seconds = self._into[step] * operator.cost * self._unit_s
-        body = self._flow.graph.steps[step]
-        if body.role is Role.SINK and not isinstance(body.body.sink, DirectorySink):
+        if step in self._staged:
             written = self._into[step] * operator.tuple_bytes
             seconds += written * self._costs.sink_byte_ns / 1e9
         return seconds

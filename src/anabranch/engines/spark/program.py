@@ -16,9 +16,9 @@ from anabranch.engines.spark.layout import Layout, layout
 from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
-from anabranch.graph import Role
+from anabranch.io.sink import Sink
 from anabranch.io.slices import Cursor, Slice
-from anabranch.io.stamped import Record
+from anabranch.io.source import Record, Source
 from anabranch.operators.base import KernelContext
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import Region, needs_order, regions
@@ -54,7 +54,17 @@ class Program:
     @cached_property
     def ranks(self) -> dict[str, int]:
         """The number of each source."""
-        return {name: rank for rank, name in enumerate(self.flow.names(Role.SOURCE))}
+        return {name: rank for rank, name in enumerate(self.sources)}
+
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        """Sources by name."""
+        return self.flow.sources()
+
+    @cached_property
+    def sinks(self) -> dict[str, Sink]:
+        """The sinks by name."""
+        return self.flow.sinks()
 
     @cached_property
     def ordered(self) -> dict[str, bool]:

@@ -11,6 +11,7 @@ import os
 import pickle
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 
 import pyarrow as pa
@@ -18,7 +19,8 @@ from pyspark import Broadcast, TaskContext
 
 from anabranch.engines.bucket_loads import Loads
 from anabranch.engines.channel import Channel
-from anabranch.engines.checkpoint.manifest import SinkWritten
+from anabranch.engines.checkpoint.sinks import OutboxStage
+from anabranch.engines.checkpoint.storage import Storage
 from anabranch.engines.jumbo_ipc import unpack
 from anabranch.engines.memory import freeze_modules, keep_freed_memory
 from anabranch.engines.spark import wire
@@ -40,6 +42,7 @@ from anabranch.engines.spark.task_report import (
 from anabranch.engines.spark.workers import end_quietly
 from anabranch.errors import AnabranchError
 from anabranch.io.reader import last_word
+from anabranch.io.sink import Receipt
 from anabranch.io.slices import Cursor, SliceReader
 from anabranch.planning.regions import RegionKind
 from anabranch.state.positions import FIRST, START, Jumbo, Root, end, meet
@@ -124,7 +127,7 @@ class TaskRun:
     def _scan(self, run: StationRun, replica: int) -> Iterator[pa.RecordBatch]:
         """Read this reader's share of the batch."""
         name = run.region.name
-        source, rank = self._program.body(name).source, self._program.ranks[name]
+        source, rank = self._program.sources[name], self._program.ranks[name]
         if run.station.pushed:
             # Its rows are with other tasks; this one says for all of them how far they come.
             ended = name in self._batch.over
@@ -132,8 +135,8 @@ class TaskRun:
             reached = end(FIRST) if ended else frontier_after(self._batch.version, rank)
             run.emit(last_word(schema, rank, 1) if ended else None, reached)
             return
-        if name in self._batch.records:
-            source = source.recalling(self._batch.records[name])
+        if source.arrivals is not None and name in self._batch.records:
+            source = source.arrivals.recalling(self._batch.records[name])
         reader = SliceReader(source, rank, self._batch.slices[name][replica])
         rows = 0
         for jumbo, frontier in self._meter.timed(Work.SCAN, reader.read(SCAN_ROWS)):
@@ -210,30 +213,39 @@ class TaskRun:
         """Let every station work, in the order of the stream, and report."""
         stations = list(run.family())
         state: list[StateSaved] = []
-        sinks: list[SinkWritten] = []
-        for station in stations:
-            keeper.load(station)
-            with self._meter.of(Work.COMPUTE):
-                station.finish()
-            station.pass_on()
-            yield from self._outbox.drain()
-            if station.region.kind is RegionKind.SINK:
-                with self._meter.of(Work.SINK):
-                    written = write_sink(
-                        self._program, self._batch, station, keeper.storage, self._attempt
-                    )
-                sinks.append(written)
-            if (saved := keeper.save(station)) is not None:
-                state.append(saved)
+        sinks: dict[str, Receipt | None] = {}
+        try:
+            for station in stations:
+                keeper.load(station)
+                with self._meter.of(Work.COMPUTE):
+                    station.finish()
+                station.pass_on()
+                yield from self._outbox.drain()
+                if station.region.kind is RegionKind.SINK:
+                    with self._meter.of(Work.SINK):
+                        sinks[station.region.name] = write_sink(
+                            self._program, self._batch, station, keeper.storage, self._attempt
+                        )
+                if (saved := keeper.save(station)) is not None:
+                    state.append(saved)
+        except Exception:
+            for name, receipt in sinks.items():
+                with suppress(AnabranchError):  # whatever stays is swept later
+                    self._abort(name, receipt, keeper.storage)
+            raise
         yield from self._outbox.drain()
-        self._outbox.report(self._report(stations, tuple(state), tuple(sinks)))
+        self._outbox.report(self._report(stations, tuple(state), sinks))
         yield from self._outbox.drain()
+
+    def _abort(self, sink: str, receipt: Receipt | None, storage: Storage) -> None:
+        if receipt is not None:
+            self._program.sinks[sink].abort([receipt], OutboxStage(storage))
 
     def _report(
         self,
         stations: Sequence[StationRun],
         state: tuple[StateSaved, ...],
-        sinks: tuple[SinkWritten, ...],
+        sinks: dict[str, Receipt | None],
     ) -> TaskReport:
         dealt: dict[str, tuple[Loads, ...]] = {}
         for station in stations:

@@ -14,12 +14,12 @@ from enum import StrEnum
 import msgspec
 
 from anabranch.engines.bucket_loads import Loads
-from anabranch.engines.checkpoint.manifest import SinkWritten
 from anabranch.errors import EngineError, Subject
+from anabranch.io.sink import Receipt
 from anabranch.io.slices import Cursor
 from anabranch.operators.base import Counters
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Work(StrEnum):
@@ -112,7 +112,7 @@ class TaskReport:
         timers: By region, the next time at which something is due.
         counters: By step, what it lost on purpose in this batch.
         state: What it saved.
-        sinks: What it wrote.
+        sinks: By sink that it worked for, what it prepared; None where there were no rows.
     """
 
     stage: int
@@ -129,7 +129,7 @@ class TaskReport:
     timers: Mapping[str, int | None] = field(default_factory=dict)
     counters: Mapping[str, Counters] = field(default_factory=dict)
     state: tuple[StateSaved, ...] = ()
-    sinks: tuple[SinkWritten, ...] = ()
+    sinks: Mapping[str, Receipt | None] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Pack the report.

@@ -35,15 +35,15 @@ class TaskWork:
         """What a task reported.
 
         Example:
-            >>> from anabranch.engines.checkpoint.manifest import SinkWritten
             >>> from anabranch.engines.spark.task_report import StepWork
+            >>> from anabranch.io.sink import Receipt
             >>> steps = {"a": StepWork(9, 9, 2.0), "out": StepWork(9, 0, 0.0)}
-            >>> work, sinks = {Work.SCAN: 3.0, Work.SINK: 1.0}, (SinkWritten("out", 9, "f"),)
+            >>> work, sinks = {Work.SCAN: 3.0, Work.SINK: 1.0}, {"out": Receipt("file", 9)}
             >>> TaskWork.of(TaskReport(0, 0, seconds=8.0, work=work, steps=steps, sinks=sinks))
             TaskWork(steps={'a': 2.0, 'out': 0.0}, besides={'a': 2.0, 'out': 1.0}, reading_s=3.0)
         """
         spent = {step: work.seconds for step, work in report.steps.items()}
-        sinks = {written.sink for written in report.sinks}
+        sinks = report.sinks
         read_s, write_s = report.work.get(Work.SCAN, 0.0), report.work.get(Work.SINK, 0.0)
         if not spent:  # a reader alone: dealing its rows out is its work, too
             return TaskWork({}, {}, report.seconds)

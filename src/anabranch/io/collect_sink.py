@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from anabranch.errors import BuildError, SinkError, Subject
-from anabranch.io.sink import Sink
-from anabranch.io.transaction import Transaction
+from anabranch.io.sink import Guarantee, Traits
+from anabranch.io.staged import StagedSink
 from anabranch.operators.key_types import is_count
 from anabranch.state.compact import compact
 
@@ -27,13 +29,15 @@ def collect(limit: int | None = None) -> CollectSink:
             those of an endless source do in the end.
 
     Example:
+        >>> from anabranch.io.transaction import Transactions
         >>> batch = pa.record_batch({"x": [1, 2, 3]})
         >>> sink = collect(limit=2)
-        >>> sink.open(batch.schema, version=-1)
-        >>> sink.write(batch)
+        >>> out = Transactions(sink)
+        >>> out.open(batch.schema)
+        >>> out.write(batch)
         >>> sink.table().num_rows
         0
-        >>> sink.commit(0)
+        >>> out.commit(0)
         >>> sink.table().to_pylist(), sink.dropped
         ([{'x': 2}, {'x': 3}], 1)
     """
@@ -47,7 +51,7 @@ def collect(limit: int | None = None) -> CollectSink:
     return CollectSink(limit)
 
 
-class CollectSink(Sink):
+class CollectSink(StagedSink):
     """See `collect`.
 
     Attributes:
@@ -55,10 +59,11 @@ class CollectSink(Sink):
         dropped: How many rows were committed and are no longer kept.
     """
 
+    traits = Traits(Guarantee.TRANSACTIONAL)
+
     def __init__(self, limit: int | None = None) -> None:
         """Hold nothing yet."""
         self.limit, self.dropped = limit, 0
-        self._transaction = Transaction(repr(self))
         self._schema: pa.Schema | None = None
         self._visible: deque[tuple[int, pa.Table]] = deque()  # what each version committed
         self._rows = self._bytes = 0
@@ -85,36 +90,35 @@ class CollectSink(Sink):
         tables = [table for _, table in list(self._visible)]
         return pa.concat_tables([self._schema.empty_table(), *tables])
 
-    def open(self, schema: pa.Schema, version: int) -> None:
-        """Go on after `version`; later rows are dropped."""
+    def begin(self, schema: pa.Schema, version: int) -> None:
+        """Drop the rows of later versions."""
         self._schema = schema
         self._visible = deque(kept for kept in self._visible if kept[0] <= version)
         self._rows = sum(table.num_rows for _, table in self._visible)
         self._bytes = sum(table.nbytes for _, table in self._visible)
         self.dropped = 0 if version < 0 else self.dropped
-        self._transaction.open(schema, version)
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Hold the rows until their commit."""
-        self._transaction.write(batch)
-
-    def commit(self, version: int) -> None:
+    def deliver(self, version: int, rows: Iterator[pa.RecordBatch]) -> None:
         """Make the rows part of the table; of more than `limit` rows the first ones go."""
-        if batches := self._transaction.pending(version):
-            table = pa.Table.from_batches(batches)
-            self._rows += table.num_rows
-            self._bytes += table.nbytes
-            self._visible.append((version, table))
-            if self.limit is not None:
-                self._drop_before(self.limit)
-        self._transaction.commit(version)
+        table = pa.Table.from_batches(rows)
+        while self._visible and self._visible[-1][0] >= version:  # it is delivered again
+            _, earlier = self._visible.pop()
+            self._rows -= earlier.num_rows
+            self._bytes -= earlier.nbytes
+        self._rows += table.num_rows
+        self._bytes += table.nbytes
+        self._visible.append((version, table))
+        if self.limit is not None:
+            self._drop_before(self.limit)
         # Last: where warnings are errors, what is committed must not be committed again.
         if self.limit is None and self._bytes > LARGE_BYTES and not self._warned:
             self._warn()
 
-    def close(self) -> None:
-        """Drop what was not committed."""
-        self._transaction.close()
+    def rehearsal(self, folder: Path) -> CollectSink:
+        return CollectSink(self.limit)
+
+    def in_memory(self) -> CollectSink:
+        return self
 
     def _drop_before(self, limit: int) -> None:
         while (excess := self._rows - limit) > 0:

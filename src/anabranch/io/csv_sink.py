@@ -23,15 +23,16 @@ def csv(directory: str | os.PathLike[str], overwrite: bool = False) -> Directory
 
     Example:
         >>> import pathlib, tempfile
+        >>> from anabranch.io.transaction import Transactions
         >>> batch = pa.record_batch({"word": ["to", None], "n": [1, 2]})
         >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> sink = csv(folder)
-        >>> sink.open(batch.schema, version=-1)
-        >>> sink.write(batch)
-        >>> sink.commit(0)
+        >>> out = Transactions(csv(folder))
+        >>> out.open(batch.schema)
+        >>> out.write(batch)
+        >>> out.commit(0)
         >>> (folder / "part-00000000.csv").read_text()
         '"word","n"\n"to",1\n,2\n'
-        >>> sink.close()
+        >>> out.close()
     """
     return DirectorySink(directory, CsvEncoding(), overwrite)
 

@@ -72,8 +72,6 @@ def redis_stream(
 class RedisStreamSource(Source):
     """See `redis_stream`."""
 
-    one_reader = True
-
     def __init__(
         self, url: str, stream: str, schema: SchemaLike, format: str, field: str, first_row: int
     ) -> None:
@@ -112,6 +110,11 @@ class RedisStreamSource(Source):
         return False
 
     @property
+    def one_reader(self) -> bool:
+        """A stream is read from one entry to the next."""
+        return True
+
+    @property
     def order(self) -> str:
         """Entries are ordered by their ids."""
         return "entry of the stream"
@@ -119,10 +122,6 @@ class RedisStreamSource(Source):
     def parts(self) -> tuple[str, ...]:
         """One part."""
         return (self._client.stream,)
-
-    def due_rows(self, elapsed_s: float) -> int | None:
-        """Rows are due when they are there."""
-        return None
 
     def extent(self, part: str) -> Extent:
         """How many rows have come; exactly so many behind the end of the stream."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
@@ -11,12 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.errors import SourceError, Subject
-from anabranch.io.source import Chunk, Extent, Source, extent
+from anabranch.io.source import Chunk, Extent, Record, Source, WrappedSource
 
 STAMP = pa.timestamp("us")
-
-Record = Mapping[str, Sequence[tuple[int, int, int]]]
-"""For each part, runs of rows with one stamp: (first row, row after the last, stamp)."""
 
 
 def stamped(
@@ -36,7 +33,7 @@ def stamped(
             keeps only the stamps of rows that it may read again.
 
     Example:
-        >>> from anabranch.io.memory import memory
+        >>> from anabranch.io.memory_source import memory
         >>> ticks = iter([1_000_000, 2_000_000])
         >>> source = stamped(memory([{"x": 1}, {"x": 2}]), clock=lambda: next(ticks))
         >>> first = source.read("memory", start=0, rows=1).batch
@@ -51,14 +48,14 @@ def stamped(
     return StampedSource(source, clock, column, record)
 
 
-class StampedSource(Source):
+class StampedSource(WrappedSource):
     """See `stamped`."""
 
     def __init__(
         self, source: Source, clock: Callable[[], int] | None, column: str, record: Record | None
     ) -> None:
         """Remember what to wrap; the record grows with the rows read."""
-        self._source = source
+        super().__init__(source)
         self._clock = clock
         self._column = column
         self._runs = {part: [*map(_as_run, runs)] for part, runs in (record or {}).items()}
@@ -106,18 +103,9 @@ class StampedSource(Source):
         return True
 
     @property
-    def bounded(self) -> bool:
-        """As the wrapped source."""
-        return self._source.bounded
-
-    @property
-    def order(self) -> str | None:
-        """As the wrapped source."""
-        return self._source.order
-
-    def parts(self) -> tuple[str, ...]:
-        """As the wrapped source."""
-        return self._source.parts()
+    def arrivals(self) -> StampedSource:
+        """The record is part of the source: copies take it along."""
+        return self
 
     def read(self, part: str, start: int, rows: int) -> Chunk | None:
         """The wrapped source's chunk, stamped."""
@@ -132,13 +120,9 @@ class StampedSource(Source):
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         return Chunk(batch, dry=chunk.dry, waited_ms=chunk.waited_ms)
 
-    def due_rows(self, elapsed_s: float) -> int | None:
-        """As the wrapped source."""
-        return self._source.due_rows(elapsed_s)
-
     def extent(self, part: str) -> Extent:
         """As the wrapped source, if it is sure: whoever stamps ahead must know the rows."""
-        known = extent(self._source, part)
+        known = self._source.extent(part)
         return known if known.exact or known.growing else Extent()
 
     # For engines that read elsewhere: one place decides the stamps, all readers recall them.

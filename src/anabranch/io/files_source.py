@@ -175,10 +175,6 @@ class FilesSource(Source):
             self._give_up_on(part, error)
             return None
 
-    def due_rows(self, elapsed_s: float) -> int | None:
-        """Files are read as fast as they can be."""
-        return None
-
     def extent(self, part: str) -> Extent:
         """What the format can tell of a file; nothing of one that cannot be read."""
         if part not in self._extents:

@@ -24,15 +24,16 @@ def jsonl(directory: str | os.PathLike[str], overwrite: bool = False) -> Directo
 
     Example:
         >>> import pathlib, tempfile
+        >>> from anabranch.io.transaction import Transactions
         >>> batch = pa.record_batch({"word": ["to", None], "n": [1, 2]})
         >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> sink = jsonl(folder)
-        >>> sink.open(batch.schema, version=-1)
-        >>> sink.write(batch)
-        >>> sink.commit(0)
+        >>> out = Transactions(jsonl(folder))
+        >>> out.open(batch.schema)
+        >>> out.write(batch)
+        >>> out.commit(0)
         >>> (folder / "part-00000000.jsonl").read_text()
         '{"word": "to", "n": 1}\n{"word": null, "n": 2}\n'
-        >>> sink.close()
+        >>> out.close()
     """
     return DirectorySink(directory, JsonlEncoding(), overwrite)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 import pyarrow as pa
 
-from anabranch.io.sink import Sink
-from anabranch.io.transaction import Transaction
+from anabranch.io.sink import Guarantee, Traits
+from anabranch.io.staged import StagedSink
 
 
 def console(limit: int | None = None, stream: TextIO | None = None) -> ConsoleSink:
@@ -19,11 +20,12 @@ def console(limit: int | None = None, stream: TextIO | None = None) -> ConsoleSi
         stream: Where to; by default the standard output of the moment.
 
     Example:
+        >>> from anabranch.io.transaction import Transactions
         >>> batch = pa.record_batch({"word": ["be", "question"], "n": [2, 10]})
-        >>> sink = console()
-        >>> sink.open(batch.schema, version=-1)
-        >>> sink.write(batch)
-        >>> sink.commit(0)
+        >>> out = Transactions(console())
+        >>> out.open(batch.schema)
+        >>> out.write(batch)
+        >>> out.commit(0)
         word       n
         be         2
         question  10
@@ -31,14 +33,15 @@ def console(limit: int | None = None, stream: TextIO | None = None) -> ConsoleSi
     return ConsoleSink(limit, stream)
 
 
-class ConsoleSink(Sink):
+class ConsoleSink(StagedSink):
     """See `console`."""
+
+    traits = Traits(Guarantee.AT_LEAST_ONCE)
 
     def __init__(self, limit: int | None, stream: TextIO | None) -> None:
         """Remember where to print."""
         self._limit = limit
         self._stream = stream
-        self._transaction = Transaction(repr(self))
         self._widths: list[int] = []
         self._printed = 0
         self._said_more = False
@@ -51,30 +54,19 @@ class ConsoleSink(Sink):
         """Only the driver prints: its stream need not travel."""
         return {**self.__dict__, "_stream": None}
 
-    def open(self, schema: pa.Schema, version: int) -> None:
-        """Go on after `version`; what was printed stays printed."""
-        self._transaction.open(schema, version)
+    def begin(self, schema: pa.Schema, version: int) -> None:
+        """What was printed stays printed."""
         self._widths = []
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Hold the rows until their commit."""
-        self._transaction.write(batch)
-
-    def commit(self, version: int) -> None:
+    def deliver(self, version: int, rows: Iterator[pa.RecordBatch]) -> None:
         """Print the rows, under a header when it is the first time or the columns widened."""
-        batches = self._transaction.pending(version)
-        self._transaction.commit(version)
-        for batch in batches:
+        for batch in rows:
             fits = batch.num_rows if self._limit is None else self._limit - self._printed
             if fits > 0:
                 self._print(batch.slice(0, fits))
             if fits < batch.num_rows and not self._said_more:
                 self._said_more = True
                 self._say(f"... more rows than the limit of {self._limit}")
-
-    def close(self) -> None:
-        """Drop what was not committed."""
-        self._transaction.close()
 
     def _print(self, batch: pa.RecordBatch) -> None:
         names = batch.schema.names

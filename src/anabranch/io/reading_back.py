@@ -23,14 +23,15 @@ def read_back(directory: str | os.PathLike[str]) -> pa.Table:
 
     Example:
         >>> import tempfile
-        >>> from anabranch.io.csv import csv
+        >>> from anabranch.io.csv_sink import csv
+        >>> from anabranch.io.transaction import Transactions
         >>> batch = pa.record_batch({"n": pa.array([1, None], pa.int8())})
         >>> folder = tempfile.mkdtemp()
-        >>> sink = csv(folder)
-        >>> sink.open(batch.schema, version=-1)
+        >>> out = Transactions(csv(folder))
+        >>> out.open(batch.schema)
         >>> for version in range(2):
-        ...     sink.write(batch)
-        ...     sink.commit(version)
+        ...     out.write(batch)
+        ...     out.commit(version)
         >>> read_back(folder)["n"].to_pylist(), str(read_back(folder).schema.field("n").type)
         ([1, None, 1, None], 'int8')
     """

@@ -42,8 +42,6 @@ def dataframe(
 class DataFrameSource(Source):
     """See `dataframe`."""
 
-    pushed = True  # the engine brings the rows, nobody reads them
-
     def __init__(self, df: DataFrame, order: str | Sequence[str] | None, bounded: bool) -> None:
         """Check that it streams and has the order columns."""
         self.df: DataFrame | None = df
@@ -94,6 +92,11 @@ class DataFrameSource(Source):
         return self._bounded
 
     @property
+    def pushed(self) -> bool:
+        """Spark's micro-batches bring the rows."""
+        return True
+
+    @property
     def order(self) -> str | None:
         """The order columns within a micro-batch."""
         return ", ".join(self.order_columns) or None
@@ -109,10 +112,6 @@ class DataFrameSource(Source):
             "a runner that reads by itself",
             "run the flow with engine='spark', or test it with flow.reading({…: ab.memory(…)})",
         )
-
-    def due_rows(self, elapsed_s: float) -> int | None:
-        """Spark decides."""
-        return None
 
     def _error(self, expected: str, got: str, remedy: str) -> SourceError:
         return SourceError(Subject("source", repr(self)), expected, got, remedy)

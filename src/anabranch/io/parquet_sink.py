@@ -26,18 +26,19 @@ def parquet(directory: str | os.PathLike[str], overwrite: bool = False) -> Direc
 
     Example:
         >>> import tempfile
-        >>> from anabranch.io.read_back import read_back
+        >>> from anabranch.io.reading_back import read_back
+        >>> from anabranch.io.transaction import Transactions
         >>> batch = pa.record_batch({"x": [1, 2]})
         >>> folder = tempfile.mkdtemp()
-        >>> sink = parquet(folder)
-        >>> sink.open(batch.schema, version=-1)
-        >>> sink.write(batch)
+        >>> out = Transactions(parquet(folder))
+        >>> out.open(batch.schema)
+        >>> out.write(batch)
         >>> read_back(folder).num_rows
         0
-        >>> sink.commit(0)
+        >>> out.commit(0)
         >>> read_back(folder).num_rows
         2
-        >>> sink.close()
+        >>> out.close()
     """
     return DirectorySink(directory, ParquetEncoding(), overwrite)
 

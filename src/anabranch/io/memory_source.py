@@ -95,10 +95,6 @@ class MemorySource(Source):
             end = min(end, self._cuts[next_cut])
         return Chunk(self._batch.slice(start, end - start), self._heartbeats.get(end))
 
-    def due_rows(self, elapsed_s: float) -> int | None:
-        """All rows are here already."""
-        return None
-
     def extent(self, part: str) -> Extent:
         """Every row is at hand."""
         return Extent(self._batch.num_rows, exact=True, seekable=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from anabranch.errors import SinkError, Subject
-from anabranch.io.sink import Sink
+from anabranch.io.sink import Form, Guarantee, Receipt, Stage, Traits
+from anabranch.io.staged import StagedSink
 
 
 def each_batch(fn: Callable[[DataFrame, int], object]) -> EachBatchSink:
@@ -31,10 +32,19 @@ def each_batch(fn: Callable[[DataFrame, int], object]) -> EachBatchSink:
     return EachBatchSink(fn)
 
 
-class EachBatchSink(Sink):
+@runtime_checkable
+class DataFrameStage(Stage, Protocol):
+    """A stage that can show what it keeps as a DataFrame: that of the Spark engine."""
+
+    def dataframe(self, receipts: Sequence[Receipt]) -> DataFrame:
+        """Return the rows of some receipts."""
+
+
+class EachBatchSink(StagedSink):
     """See `each_batch`."""
 
-    takes_dataframes = True
+    traits = Traits(Guarantee.AT_LEAST_ONCE, dataframes=True)
+    form: ClassVar[Form] = Form.PARQUET  # which Spark reads
 
     def __init__(self, fn: Callable[[DataFrame, int], object]) -> None:
         """Remember whom to call."""
@@ -48,10 +58,17 @@ class EachBatchSink(Sink):
         """Only the driver calls: a function that uses the session need not travel."""
         return {**self.__dict__, "fn": None}
 
-    def deliver(self, df: DataFrame, version: int) -> None:
+    def begin(self, schema: pa.Schema, version: int) -> None:
+        """What was called cannot be taken back."""
+
+    def commit(self, version: int, receipts: Sequence[Receipt], stage: Stage) -> None:
         """Call the function; what it raises names the sink."""
+        if not receipts or not isinstance(stage, DataFrameStage):
+            super().commit(version, receipts, stage)
+            return
+        rows = stage.dataframe(receipts)
         try:
-            self.fn(df, version)
+            self.fn(rows, version)
         except Exception as error:
             raise SinkError(
                 Subject("sink", repr(self)),
@@ -60,10 +77,7 @@ class EachBatchSink(Sink):
                 "repair the function and start again: the batch is delivered again",
             ) from error
 
-    def open(self, schema: pa.Schema, version: int) -> None:
-        """Nothing to prepare."""
-
-    def write(self, batch: pa.RecordBatch) -> None:
+    def deliver(self, version: int, rows: Iterator[pa.RecordBatch]) -> None:
         """Only the Spark engine has DataFrames."""
         raise SinkError(
             Subject("sink", repr(self)),
@@ -71,9 +85,3 @@ class EachBatchSink(Sink):
             "another runner",
             "run the flow with engine='spark', or use ab.call",
         )
-
-    def commit(self, version: int) -> None:
-        """Nothing is held here."""
-
-    def close(self) -> None:
-        """Nothing is held here."""
