@@ -39,7 +39,7 @@ from anabranch.apps.parts.recent import Recent
 from anabranch.apps.parts.ssh_log import BREAK_INS, LAST_DAY, attempts, log_lines
 from anabranch.apps.parts.summary import AppSummary, Condensed, distinct, first
 from anabranch.flow import Flow
-from anabranch.io import Source, collect, generate
+from anabranch.io import collect, generate
 from anabranch.operators.base import Operator
 from anabranch.operators.keyed import KeyedState, keyed
 from anabranch.operators.local_times import UTC_NAME
@@ -167,7 +167,7 @@ def build(
     if input is None:
         last = LAST_DAY if year is None else last_day("log-watch", year)
         made = log_lines(last, lateness, break_ins)
-        source: Source = generate(made, LINES, rows=rows, seed=seed)
+        source: Any = generate(made, LINES, rows=rows, seed=seed)
     else:
         paths = paths_of(input, "RawLines", ["RawLines"])
         source, last = log_files("log-watch", paths, year, zone)

@@ -36,7 +36,7 @@ from anabranch.apps.parts.log_files import Year, last_day, log_files
 from anabranch.apps.parts.ssh_log import LAST_DAY, attempts, log_lines
 from anabranch.apps.parts.summary import AppSummary, Condensed, grouped
 from anabranch.flow import Flow
-from anabranch.io import Source, collect, generate
+from anabranch.io import collect, generate
 from anabranch.operators import aggregates
 from anabranch.operators.base import Operator
 from anabranch.operators.local_times import UTC_NAME
@@ -108,7 +108,7 @@ def build(
     if input is None:
         last = LAST_DAY if year is None else last_day("network-monitoring", year)
         made = log_lines(last, lateness)
-        source: Source = generate(made, LINES, rows=rows, seed=seed)
+        source: Any = generate(made, LINES, rows=rows, seed=seed)
     else:
         paths = paths_of(input, "lines", ["lines"])
         source, last = log_files("network-monitoring", paths, year, zone)
