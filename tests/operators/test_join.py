@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.columns.hashing import bucket_of, hash_columns
+from anabranch.columns.times import TIMESTAMP
 from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StreamType
-from anabranch.operators.join import join
-from anabranch.operators.times import TIMESTAMP
-from anabranch.state import row_store
-from anabranch.state.hashing import bucket_of, hash_columns
+from anabranch.operators.joins.join import join
 from anabranch.state.positions import LAST
+from anabranch.state.tables import row_store
 from tests.operators.driving_ports import ONE_THREAD, Way, drive, jumbo, ways
 
 LEFT = pa.schema([("k", pa.string()), ("v", pa.int64())])

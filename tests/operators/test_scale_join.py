@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.columns.times import TIMESTAMP
 from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.graph import StreamType
-from anabranch.operators import scale_join_pairs
-from anabranch.operators.scale_join import ScaleJoin, scale_join
-from anabranch.operators.scale_join_bands import band
-from anabranch.operators.times import TIMESTAMP
+from anabranch.operators.joins import conditions as scale_join_pairs
+from anabranch.operators.joins.conditions import band
+from anabranch.operators.joins.scale_join import ScaleJoin, scale_join
 from anabranch.state.positions import LAST, Root
 from tests.operators.driving_ports import jumbo
 from tests.operators.driving_shared import SharedDrive, Turn, turns

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import BuildError
-from anabranch.operators.schedule import Schedule
+from anabranch.operators.tuple_style.schedule import Schedule
 
 waiting = st.lists(st.integers(0, 5), min_size=1, max_size=3)
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from anabranch.state.positions import Jumbo, Positions
-from anabranch.state.row_store import RowStore
-from anabranch.state.store import ObjectStore
-from anabranch.state.table_store import TableStore
+from anabranch.state.tables.row_store import RowStore
+from anabranch.state.tables.store import ObjectStore
+from anabranch.state.tables.table_store import TableStore
 from tests.state.changing import BUCKETS, KEYS, Objects, Rows, Tables
 
 MANY = 100_000

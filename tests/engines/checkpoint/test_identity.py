@@ -4,15 +4,21 @@ from datetime import timedelta
 import pytest
 
 import anabranch as ab
-from anabranch.engines.checkpoint.identity import IDENTITY, claim, describe, require_same
-from anabranch.engines.checkpoint.settings import settings_of, text_of
+from anabranch.engines.checkpoint.identity import (
+    IDENTITY,
+    claim,
+    describe,
+    require_same,
+    settings_of,
+    text_of,
+)
 from anabranch.errors import StateError
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
 from anabranch.io import collect, memory
-from anabranch.operators.aggregates import count
-from anabranch.operators.tuples import TupleOperator
-from anabranch.operators.windows import session, tumbling
+from anabranch.operators.aggregates.functions import count
+from anabranch.operators.aggregates.windows import session, tumbling
+from anabranch.operators.tuple_style.tuples import TupleOperator
 
 
 def stored(flow: Flow):

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 import anabranch as ab
-from anabranch.engines.spark import keeper
+from anabranch.engines.spark import state_loader as keeper
 from anabranch.engines.spark.session import session
 from anabranch.events import Event, Observed, RunEnded, RunStarted
 from anabranch.planning.plan import Plan

@@ -3,14 +3,14 @@
 import pytest
 
 from anabranch.apps import word_count
+from anabranch.engines.measuring.busy_flows import busy_flow
 from anabranch.engines.spark import prediction, station, task
-from anabranch.engines.spark.prediction import predicted_batch_s, stages_of
+from anabranch.engines.spark.model import predicted_batch_s, stages_of
 from anabranch.graph import StateKind
 from anabranch.io import parquet
 from anabranch.planning.models.spark import Slots, SparkCosts
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile, chain
-from anabranch.testing.busy import busy_flow
 
 FREE = SparkCosts(0.0)
 

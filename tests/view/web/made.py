@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 import anabranch as ab
-from anabranch.adapt.policy import Pace, Proposal, Seen, Trial, Verdict
+from anabranch.adapt.policy import Cadence, Proposal, Seen, Trial, Verdict
 from anabranch.events import (
     BatchTimes,
     Decision,
@@ -71,7 +71,7 @@ class Content:
     """A policy that is content with every plan."""
 
     name = "content"
-    pace = Pace()
+    pace = Cadence()
 
     def begin(self) -> None:
         """It knows nothing."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from anabranch.engines.checkpoint.chain import StateFile
-from anabranch.engines.spark.layout import Layout, layout
+from anabranch.engines.checkpoint.state_files import StateFile
+from anabranch.engines.spark.layout import StageLayout, layout
 from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
@@ -35,7 +35,7 @@ class Program:
 
     def __init__(self, flow: Flow, checkpoint: str, lot: str) -> None:
         self.flow, self.checkpoint, self.lot = flow, checkpoint, lot
-        self._layouts: dict[Plan, Layout] = {}
+        self._layouts: dict[Plan, StageLayout] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """What cannot be worked out again."""
@@ -75,7 +75,7 @@ class Program:
         """What the user gave for a step: a source, an operator, a sink."""
         return self.flow.graph.steps[step].body
 
-    def layout(self, plan: Plan) -> Layout:
+    def layout(self, plan: Plan) -> StageLayout:
         """Stages and tasks of a plan."""
         if plan not in self._layouts:
             self._layouts = {plan: layout(self.flow, plan)}  # plans change rarely, and for good
@@ -135,7 +135,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobResult:
     """What the tasks of a job report."""
 
     reports: list[TaskReport]
