@@ -1,7 +1,7 @@
 """Grammars: how texts, one JSON object or one CSV record each, become columns.
 
-Arrow's readers parse the texts of a whole batch at once; `read_together.py` says how each text is
-nevertheless treated as if it were alone.
+Arrow's readers parse the texts of a whole batch at once; each text is nevertheless
+treated as if it were alone.
 """
 
 from __future__ import annotations

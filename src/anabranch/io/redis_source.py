@@ -1,8 +1,8 @@
 """A Redis stream as a source: rows come when somebody adds them, and can be read again.
 
 Row n is the n-th entry that was ever added. Redis counts them, so what is trimmed at the old end
-shifts no number; deleting entries between others would, and is refused. How to get to a row: see
-`redis_landmarks.py`.
+shifts no number; deleting entries between others would, and is refused. Landmarks
+lead to a row.
 """
 
 from __future__ import annotations

@@ -327,9 +327,9 @@ def _stream(number: int, edge: object, selectivities: dict[str, float]) -> Strea
 def profile_text(profile: Profile) -> str:
     """A profile as the text of a file, which `read_profile` reads back."""
     data: dict[str, Any] = {}
-    for field in ("app", "unit", "ghz"):
-        if getattr(profile, field) is not None:
-            data[field] = getattr(profile, field)
+    for name in ("app", "unit", "ghz"):
+        if getattr(profile, name) is not None:
+            data[name] = getattr(profile, name)
     data["operators"] = [_operator_object(operator) for operator in profile.operators]
     data["edges"] = [[s.producer, s.consumer, s.selectivity] for s in profile.streams]
     if profile.overheads is not None:

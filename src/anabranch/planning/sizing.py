@@ -1,7 +1,7 @@
 """Sizing: how many cores a rate and a latency need, and how sure that is.
 
-What is needed is found by who knows the engine: on threads `sizing_threads.py`, in micro-batches
-`sizing_batches.py`. How sure that is: they are asked again with costs that are lower and higher by
+What is needed depends on the engine: threads, or micro-batches. How sure that is: the same
+question is asked again with costs that are lower and higher by
 as much as the models were off on this project's engines (`docs/benchmarks.md`: half of the plans
 that were measured are predicted within a tenth, three in four within 15 %); the higher ones are
 also a deviation above the median, as the profile's 99th percentiles tell. The interval is what

@@ -1,6 +1,6 @@
 """A run's figures for Prometheus: counters and gauges folded from its events.
 
-What they are called is in `metric_names.py`. What nobody knows, such as the backlog of a source
+What nobody knows, such as the backlog of a source
 that cannot tell, has no sample: a zero would be taken for a measurement.
 """
 

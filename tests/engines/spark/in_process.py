@@ -1,7 +1,7 @@
 """The Spark engine's batches without Spark: every stage of a job runs here, task after task.
 
 Rows go from stage to stage by their target, as Spark's shuffle would take them, in an order drawn
-from a seed. Attempts may be given up half-way, parked state may vanish, and the driver may be
+from a seed. Attempts may be given up half-way, cached state may vanish, and the driver may be
 killed between any two steps of its protocol.
 """
 
@@ -83,7 +83,7 @@ class InProcess:
         directory: For the checkpoint.
         seed: Decides every choice.
         kills: How often the driver dies.
-        trouble: Chance that a task is given up once before it succeeds, and that parked state is
+        trouble: Chance that a task is given up once before it succeeds, and that cached state is
             lost.
     """
 
@@ -93,7 +93,7 @@ class InProcess:
         self._flow, self._directory, self._rng = flow, directory, Random(seed)
         self._kills, self._trouble = kills, trouble
         self._attempt = 0
-        self._lot = uuid4().hex
+        self._cache = uuid4().hex
         self.events: list[str] = []
         self.loaded_bytes = 0
 
@@ -108,11 +108,11 @@ class InProcess:
                     self.events.append("killed")
             raise AssertionError("killed too often")
         finally:
-            remove_cache(self._lot)
+            remove_cache(self._cache)
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _life(self, wishes: list[Plan]) -> RunResult:
-        program = Program(self._flow, str(self._directory), self._lot)
+        program = Program(self._flow, str(self._directory), self._cache)
         self._program = pickle.loads(program.packed())  # what workers see
         checkpoint = Checkpoint.open(str(self._directory), self._flow)
         sinks = spark_sinks(program, checkpoint.storage, None)
@@ -175,7 +175,7 @@ class InProcess:
     def _job(self, layout: StageLayout, batch: Batch) -> JobResult:
         batch = pickle.loads(pickle.dumps(batch))
         if self._rng.random() < self._trouble:
-            remove_cache(self._lot)
+            remove_cache(self._cache)
         outcome = run_stages(layout, partial(self._task, batch), self._rng)
         self.loaded_bytes += sum(r.state_loaded_bytes for r in outcome.reports)
         return outcome

@@ -25,7 +25,7 @@ from tests.engines.spark.in_process import Rows, run_stages
 class OneByOne:
     """A run whose batches are made one by one, its tasks in this process.
 
-    As a context it stops at the end: nothing is under way any more, and parked state is let go.
+    As a context it stops at the end: nothing is under way any more, and cached state is let go.
 
     Args:
         flow: The application.
@@ -50,7 +50,7 @@ class OneByOne:
     def close(self) -> None:
         """Stop."""
         self.sinks.close()
-        remove_cache(self.program.lot)
+        remove_cache(self.program.cache)
 
     def next(self) -> Done:
         """One more batch."""

@@ -64,7 +64,7 @@ class Life(InProcess):
         try:
             self._life([plan])
         finally:
-            remove_cache(self._lot)
+            remove_cache(self._cache)
 
     def _resized(self, plan: Plan) -> Plan:
         return plan

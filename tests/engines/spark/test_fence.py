@@ -158,7 +158,7 @@ def test_a_version_committed_while_the_run_is_taken_over_keeps_its_output(
     runs.append(old)
     old.next()
     publish = old.checkpoint.storage.create
-    program = Program(build(tmp_path), old.program.checkpoint, old.program.lot)
+    program = Program(build(tmp_path), old.program.checkpoint, old.program.cache)
     opened: list[Checkpoint] = []
 
     def held_up(path: str, data: bytes) -> bool:

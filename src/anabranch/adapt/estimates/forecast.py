@@ -2,7 +2,7 @@
 
 A model knows how plans compare; how fast this one is was measured. So a forecast is what the model
 says, times what it was worth when it could last be compared: while a plan was at its limit. How
-work is spread over replicas is measured, too, and taken into account (`spread.py`).
+work is spread over replicas is measured, too, and taken into account.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Stepwise: application features, then the platform's capability, then operators one by one.
 
 Liu et al., A stepwise auto-profiling method for performance optimization of streaming applications,
-TAAS 2017. Each look is a turn of its MAPE loop; `Profiling` is what it knows. The steps in detail:
-`features.py` (§4.1), `platform.py` (§4.2), `watch.py` (§4.3, 4.4) of `stepwise_parts`.
+TAAS 2017. Each look is a turn of its MAPE loop; `Profiling` is what it knows. The first
+step (§4.1) is in `stepwise_profile.py`.
 
-Deviations, besides those that the files name:
+Deviations, besides those that are named below:
 - There is no generator to turn down or up. For the first step the sources are throttled to a few
   tuples in flight, for the second they give what they have. A known load that is served in time
   ends the profiling wherever it is; it goes on when that is no longer so.
@@ -237,8 +237,8 @@ def _like(plan: Plan, other: Plan) -> Plan:
 
 # Platform capability: how far operators and sources can be strengthened on this machine.
 #
-# Section 4.2 of the stepwise profiling paper. `moves.py` has Algorithm 2; here are its bookkeeping
-# and its end. Deviations:
+# Section 4.2 of the stepwise profiling paper. `stepwise_profile.py` has Algorithm 2; here are its
+# bookkeeping and its end. Deviations:
 # - The step ends when strengthening operators and sources gained nothing one after the other: the
 #   performance limit as §4.2 describes it, which Algorithm 2 finds only by over-scaling until
 #   throughput drops. The best configuration comes back. Rounds are bounded by the paper's estimate.

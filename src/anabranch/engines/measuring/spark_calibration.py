@@ -17,8 +17,10 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from anabranch.engines.cpu_topology import usable_cpus
+from anabranch.engines.engine import Options
 from anabranch.engines.handle import Run
 from anabranch.engines.measuring.busy_flows import SOURCE, busy_flow, replaying
+from anabranch.engines.registry import engine_of
 from anabranch.errors import EngineError, Subject
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow
@@ -26,7 +28,6 @@ from anabranch.graph import StateKind
 from anabranch.planning.models.spark import SparkCosts
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Overheads, chain
-from anabranch.running import start
 
 
 @dataclass(frozen=True)
@@ -186,8 +187,9 @@ def tour_spark(
 ) -> list[Turn[Look]]:
     """Micro-batches of each plan, round by round; see `Tour`."""
     tour = Tour(plans, rounds, batches, look)
-    run = start(flow, engine="spark", plan=tour.first, listener=tour.hear, session=session)
-    tour.run = run
+    engine = engine_of("spark", flow, tour.first, Options(session=session))
+    run = tour.run = Run(flow.name, engine, tour.hear)
+    engine.start(run.hear)
     try:
         until = time.monotonic() + LIMIT_S
         while not tour.over and time.monotonic() < until and not run.await_termination(0.05):

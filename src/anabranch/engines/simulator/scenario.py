@@ -1,8 +1,8 @@
 """Scenarios: what happens to an application while it is simulated.
 
 Load that changes, operators that drift, places that are slow for a while, keys that are not alike,
-noise, and what a change of plan costs. A scenario is a value; `scenario_file.py` knows its form as
-JSON. Times are virtual seconds since the start of the run.
+noise, and what a change of plan costs. A scenario is a value, and JSON in a
+file. Times are virtual seconds since the start of the run.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class Batches:
             self._checkpoint.clean()
             self._sinks.sweep(manifest)
         names = [name for replicas in manifest.latest.values() for name, _ in replicas]
-        sweep(self._program.lot, names)
+        sweep(self._program.cache, names)
 
 
 # The manifest of a batch, from the reports of its tasks.

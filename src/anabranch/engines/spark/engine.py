@@ -289,7 +289,7 @@ class SparkEngine:
             self._sinks.close()
             with suppress(Exception):  # of Java, when somebody has stopped the session
                 self._broadcast.destroy()
-            remove_cache(self._program.lot)
+            remove_cache(self._program.cache)
             self._remove_temporary()
             ended = self._batches.ended() and self._error is None
             with self._own_thread():

@@ -79,7 +79,7 @@ def description(layout: StageLayout, batch: Batch) -> str:
     """What Spark's pages say of a job and its stages: the flow, the batch, and regions by stage.
 
     A bar stands where tuples are dealt out anew, which is where another stage begins. Spark has one
-    description for all stages of a job; beside it stands the stage's own name (`stage_names.py`).
+    description for all stages of a job; beside it stands the stage's own name.
     """
     stages = [regions_of(layout, stage) for stage in range(layout.last_stage + 1)]
     regions = " | ".join(map(" · ".join, stages))

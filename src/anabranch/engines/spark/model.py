@@ -166,7 +166,7 @@ def _price(plan: Plan) -> tuple[int, int]:
 # are told once for each key and batch.
 
 SCAN_ROWS, RUN_ROWS = 1 << 17, 1 << 20
-"""What a task reads and releases at once (`task.py` and `station.py`)."""
+"""What a task reads and releases at once (`task.py` and `replica.py`)."""
 
 
 def predicted_batch_s(

@@ -30,16 +30,21 @@ class Program:
     Args:
         flow: The application.
         checkpoint: Where state files go.
-        lot: Name of the parking lot that tasks of one host share.
+        cache: Name of the state cache that tasks of one host share.
     """
 
-    def __init__(self, flow: Flow, checkpoint: str, lot: str) -> None:
-        self.flow, self.checkpoint, self.lot = flow, checkpoint, lot
+    def __init__(self, flow: Flow, checkpoint: str, cache: str) -> None:
+        self.flow, self.checkpoint, self.cache = flow, checkpoint, cache
         self._layouts: dict[Plan, StageLayout] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """What cannot be worked out again."""
-        return {"flow": self.flow, "checkpoint": self.checkpoint, "lot": self.lot, "_layouts": {}}
+        return {
+            "flow": self.flow,
+            "checkpoint": self.checkpoint,
+            "cache": self.cache,
+            "_layouts": {},
+        }
 
     @cached_property
     def contexts(self) -> dict[str, KernelContext]:
@@ -100,12 +105,12 @@ class RegionState:
     """What a region's replicas begin a batch with.
 
     Attributes:
-        parked: By replica of the batch before, the name under which its state was parked, and its
+        cached: By replica of the batch before, the name under which its state was cached, and its
             buckets.
         files: The files that hold the same, oldest first.
     """
 
-    parked: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    cached: tuple[tuple[str, tuple[int, ...]], ...] = ()
     files: tuple[StateFile, ...] = ()
 
 

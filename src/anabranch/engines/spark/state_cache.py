@@ -1,7 +1,7 @@
-"""A host's parking lot for state between batches: any process of the host may pick it up.
+"""A host's cache of state between batches: any process of the host may pick it up.
 
 State is pickled, and the buffers of its arrays lie beside the pickle in files that are mapped, so
-what parking costs follows the memory that is new since the state was claimed, not all there is.
+what caching costs follows the memory that is new since the state was claimed, not all there is.
 
 An entry is a directory: `index` (the pickle, and where each of its buffers lies) and segments,
 numbered files. Whoever claims it renames the directory to a private one, which only one can do, and
@@ -40,18 +40,16 @@ import pyarrow as pa
 
 from anabranch.errors import StateError, Subject
 
-__all__ = ["Parked", "ParkingFull", "ParkingLot", "lot_directory"]
-
 _NAME = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,199}")
 _INDEX = "index"
 _HEADER = struct.Struct("<8sQQ")  # magic, checksum of what follows, number of buffers
-_MAGIC = b"parked 1"
+_MAGIC = b"cached 1"
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class CachedState:
-    """What parking took.
+    """What caching took.
 
     Attributes:
         bytes_total: Bytes of the state's buffers and pickle.
@@ -65,8 +63,8 @@ class CachedState:
 class StateCache:
     """State by name, shared by the processes of a host.
 
-    State that is parked belongs to the lot: its arrays may be the memory that the next claimer
-    writes to, so whoever parks drops every reference afterwards and reads nothing more from it.
+    State that is cached belongs to the cache: its arrays may be the memory that the next claimer
+    writes to, so whoever stores drops every reference afterwards and reads nothing more from it.
 
     Names consist of letters, digits and `._=-`, and do not begin with a dot.
 
@@ -76,12 +74,12 @@ class StateCache:
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as directory:
-        ...     lot = StateCache(Path(directory))
-        ...     _ = lot.park("counts-1", {"n": np.arange(3)})
-        ...     counts = lot.claim("counts-1")
+        ...     cache = StateCache(Path(directory))
+        ...     _ = cache.put("counts-1", {"n": np.arange(3)})
+        ...     counts = cache.claim("counts-1")
         ...     counts["n"] += 1
-        ...     _ = lot.park("counts-2", counts)
-        ...     lot.claim("counts-1"), lot.claim("counts-2")
+        ...     _ = cache.put("counts-2", counts)
+        ...     cache.claim("counts-1"), cache.claim("counts-2")
         (None, {'n': array([1, 2, 3])})
     """
 
@@ -89,14 +87,14 @@ class StateCache:
         self._directory = directory
 
     def names(self) -> set[str]:
-        """The names of what is parked."""
+        """The names of what is cached."""
         return {name for name in self._listing() if not name.startswith(".")}
 
-    def park(self, name: str, state: Any) -> CachedState:
-        """Park state under a name; what was parked under it before is replaced.
+    def put(self, name: str, state: Any) -> CachedState:
+        """Store state under a name; what was cached under it before is replaced.
 
         Raises:
-            ParkingFull: There is no room, or the files cannot be written. The lot is as it was,
+            StateCacheFull: No space is left, or files cannot be written. The cache is as it was,
                 and the state is still the caller's.
         """
         entry = self._entry(name)
@@ -115,7 +113,7 @@ class StateCache:
             if isinstance(error, OSError):
                 raise StateCacheFull(
                     Subject("state", name),
-                    f"to park {writer.bytes_total} bytes in {self._directory}",
+                    f"to cache {writer.bytes_total} bytes in {self._directory}",
                     str(error),
                     "go on without, or give it more room",
                 ) from error
@@ -124,9 +122,9 @@ class StateCache:
         return CachedState(writer.bytes_total + index_bytes, writer.bytes_written + index_bytes)
 
     def claim(self, name: str) -> Any | None:
-        """Take state out of the lot, for this process alone; None if there is none.
+        """Take state out of the cache, for this process alone; None if there is none.
 
-        Arrays are views of the memory they were parked in, and as writable as they were.
+        Arrays are views of the memory they were cached in, and as writable as they were.
         """
         entry = self._entry(name)
         taken = private_path(self._directory, "claimed")
@@ -151,7 +149,7 @@ class StateCache:
     def copy(self, name: str) -> Any | None:
         """State as it is now, for this process alone, while the entry stays; None if there is none.
 
-        Memory is shared until it is written to. Parking a copy writes all of it.
+        Memory is shared until it is written to. Caching a copy writes all of it.
         """
         entry = self._entry(name)
         try:
@@ -163,7 +161,7 @@ class StateCache:
             return None
 
     def sweep(self, keep: Collection[str]) -> None:
-        """Remove what is parked under other names, and what processes that died have left."""
+        """Remove what is cached under other names, and what processes that died have left."""
         for name in self._listing():
             if is_abandoned(name):
                 discard(self._directory / name)
@@ -271,7 +269,7 @@ def _read_index(data: memoryview) -> tuple[list[Place], memoryview]:
 def _tell(name: str, error: Exception) -> None:
     # An entry that is gone is every day's business; one that cannot be read is somebody's mistake.
     if not isinstance(error, FileNotFoundError):
-        _log.warning("parked state %r cannot be read and counts as absent: %r", name, error)
+        _log.warning("cached state %r cannot be read and counts as absent: %r", name, error)
 
 
 # Buffers in files that processes map: which of them are mapped here, and how new ones are written.
@@ -308,7 +306,7 @@ class _Segment:
     mapping: weakref.ref[SegmentMapping]
 
     @property
-    def lot(self) -> Path:
+    def cache(self) -> Path:
         return self.path.parent.parent
 
 
@@ -346,7 +344,7 @@ class SegmentWriter:
     Exactly one of `give_away` and `take_back` follows.
 
     Args:
-        directory: The entry's directory, a private one of the lot.
+        directory: The entry's directory, a private one of the cache.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -403,8 +401,8 @@ class SegmentWriter:
         return places
 
     def _segments_of(self, spans: Sequence[Span]) -> dict[_Segment, list[Span]]:
-        lot = self._directory.parent
-        mapped = [one for one in list(_live) if one.lot == lot and one.mapping() is not None]
+        cache = self._directory.parent
+        mapped = [one for one in list(_live) if one.cache == cache and one.mapping() is not None]
         mapped.sort(key=lambda segment: segment.start)
         starts = [segment.start for segment in mapped]
         found: dict[_Segment, list[Span]] = defaultdict(list)
@@ -449,7 +447,7 @@ def _address(buffer: memoryview) -> int:
     return int(pa.py_buffer(buffer).address) if buffer.nbytes else 0
 
 
-# Where a host parks state, and whose the unfinished pieces of it are.
+# Where a host stores state, and whose the unfinished pieces of it are.
 #
 # What is not a whole entry has a hidden name that tells which process works on it, so that whoever
 # finds it can tell whether that process still lives.
@@ -463,32 +461,32 @@ _in_use: set[str] = set()
 
 
 class StateCacheFull(StateError):
-    """State cannot be parked here: no room, or no safe place. Work can go on without parking."""
+    """State cannot be cached here: no room, or no safe place. Work can go on without caching."""
 
 
 def cache_directory(checkpoint_id: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """The directory of a checkpoint's lot on this host, made if need be; nobody else can enter it.
+    """Make and return the directory of a checkpoint's cache on this host; nobody else can enter it.
 
     It lies in shared memory if there is enough of it, else in the temporary directory. Once made
     it stays the one, however much room is left.
 
     Raises:
-        ParkingFull: There is no place that only this user can write to.
+        StateCacheFull: There is no place that only this user can write to.
     """
-    lot = hashlib.sha256(checkpoint_id.encode()).hexdigest()[:16]
+    cache = hashlib.sha256(checkpoint_id.encode()).hexdigest()[:16]
     refusals = []
     for place in _places(environment):
         home = place / f"anabranch-{os.geteuid()}"
         try:
-            if place == SHARED_MEMORY and not (home / lot).is_dir():
+            if place == SHARED_MEMORY and not (home / cache).is_dir():
                 _expect_room(place)
             _expect_nobody_swaps(place)
             _make_ours(home)
-            _make_ours(home / lot)
+            _make_ours(home / cache)
         except OSError as error:
             refusals.append(str(error))
         else:
-            return home / lot
+            return home / cache
     raise StateCacheFull(
         Subject("state"),
         f"a place that only user {os.geteuid()} can write to",
@@ -498,21 +496,21 @@ def cache_directory(checkpoint_id: str, environment: Mapping[str, str] = os.envi
 
 
 def all_caches(environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """The lots of this user on this host."""
+    """The caches of this user on this host."""
     homes = [place / f"anabranch-{os.geteuid()}" for place in _places(environment)]
-    return [lot for home in homes if home.is_dir() for lot in home.iterdir()]
+    return [cache for home in homes if home.is_dir() for cache in home.iterdir()]
 
 
 def _places(environment: Mapping[str, str]) -> tuple[Path, Path]:
     return SHARED_MEMORY, Path(environment.get("TMPDIR") or tempfile.gettempdir())
 
 
-def private_path(lot: Path, kind: str) -> Path:
-    """A path in the lot for something that only this process works on; free it by `discard`."""
+def private_path(cache: Path, kind: str) -> Path:
+    """A path in the cache for something that only this process works on; free it by `discard`."""
     pid = os.getpid()
     name = f".{kind}-{pid}-{_started(pid)}-{next(_serial)}"
     _in_use.add(name)
-    return lot / name
+    return cache / name
 
 
 def discard(path: Path) -> None:

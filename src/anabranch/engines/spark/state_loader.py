@@ -1,8 +1,8 @@
 """Where a replica's state comes from at the start of a batch, and where it goes at its end.
 
-It comes from the host's parking lot, by reference, when this host had it in the batch before and
+It comes from the host's state cache, by reference, when this host had it in the batch before and
 nobody has touched it since; else from the files of the checkpoint. What the batch changed goes into
-one file per replica, under a name that no other attempt uses; the state itself is parked again.
+one file per replica, under a name that no other attempt uses; the state itself is cached again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class StateLoader:
         """Touch nothing yet."""
         self._program, self._batch, self._attempt, self._meter = program, batch, attempt, meter
         self.storage = storage_at(program.checkpoint)
-        self._lot = StateCache(cache_directory(program.lot))
+        self._cache = StateCache(cache_directory(program.cache))
         self._waited: set[str] = set()
 
     def load(self, run: TaskReplica) -> None:
@@ -69,7 +69,7 @@ class StateLoader:
             before = self._batch.state.get(run.region.name, RegionState())
             ports = len(self._program.contexts[run.region.steps[0]].inputs)
             waiting: Waiting = [None] * ports
-            missing = self._from_lot(run, run.channel, before, waiting)
+            missing = self._from_cache(run, run.channel, before, waiting)
             self._from_files(run, run.channel, before, missing, waiting)
             run.channel.track()
             for port, jumbo in enumerate(waiting):
@@ -78,7 +78,7 @@ class StateLoader:
                     run.gate.preload(port, jumbo)
 
     def save(self, run: TaskReplica) -> StateSaved | None:
-        """Write what changed, park the rest; None where there is nothing to keep."""
+        """Write what changed, cache the rest; None where there is nothing to keep."""
         if run.channel is None or not self._remembers(run, run.channel):
             return None
         with self._meter.of(Work.STATE):
@@ -109,23 +109,25 @@ class StateLoader:
         waits = any(jumbo is not None for jumbo in waiting)
         return stores or waits or channel.region.name in self._waited
 
-    def _from_lot(
+    def _from_cache(
         self, run: TaskReplica, channel: Channel, before: RegionState, waiting: Waiting
     ) -> set[int]:
-        """Take what this host has parked; the buckets that it has not are left."""
+        """Take what this host has cached; the buckets that it has not are left."""
         mine = set(buckets_of(channel))
         missing = set(mine)
-        for name, buckets in before.parked:
+        for name, buckets in before.cached:
             common = sorted(mine.intersection(buckets))
             if not common:
                 continue
             alone = len(common) == len(mine) == len(buckets)
-            parked = (
-                self._lot.claim(_entry_name(name)) if alone else self._lot.copy(_entry_name(name))
+            cached = (
+                self._cache.claim(_entry_name(name))
+                if alone
+                else self._cache.copy(_entry_name(name))
             )
-            if parked is None:
+            if cached is None:
                 continue
-            stores, waited = parked
+            stores, waited = cached
             if alone:
                 _take_over(channel, stores, common)
             else:
@@ -143,7 +145,7 @@ class StateLoader:
         missing: set[int],
         waiting: Waiting,
     ) -> None:
-        """Rebuild from files what was not parked here."""
+        """Rebuild from files what was not cached here."""
         mine = set(buckets_of(channel))
         for file, buckets in needed(before.files, run.region.name, missing):
             sections = read_state(self.storage, file)
@@ -178,7 +180,7 @@ class StateLoader:
     def _park(self, name: str, channel: Channel, waiting: Waiting) -> None:
         stores = {step: list(kernel.stores) for step, kernel in channel.kernels.items()}
         try:
-            self._lot.park(_entry_name(name), (stores, waiting))
+            self._cache.put(_entry_name(name), (stores, waiting))
         except (StateCacheFull, OSError):
             return  # the next batch reads files instead
         if self._batch.version % SWEEP_EVERY == 0:
@@ -187,7 +189,7 @@ class StateLoader:
     def _sweep(self) -> None:
         """Remove what was left behind on this host: the driver sweeps only its own."""
         fresh = self._batch.version - 1
-        self._lot.sweep([n for n in self._lot.names() if (version_of(n) or 0) >= fresh])
+        self._cache.sweep([n for n in self._cache.names() if (version_of(n) or 0) >= fresh])
         remove_old_caches()
 
 
@@ -196,26 +198,26 @@ def buckets_of(channel: Channel) -> tuple[int, ...]:
     return channel.buckets if channel.region.mapped else (0,)
 
 
-def sweep(lot: str, keep: Collection[str]) -> None:
-    """Let go of parked state that no batch will ask for."""
-    StateCache(cache_directory(lot)).sweep([_entry_name(name) for name in keep])
+def sweep(cache: str, keep: Collection[str]) -> None:
+    """Let go of cached state that no batch will ask for."""
+    StateCache(cache_directory(cache)).sweep([_entry_name(name) for name in keep])
 
 
-def remove_cache(lot: str) -> None:
-    """Let go of everything that was parked."""
-    rmtree(cache_directory(lot), ignore_errors=True)
+def remove_cache(cache: str) -> None:
+    """Let go of everything that was cached."""
+    rmtree(cache_directory(cache), ignore_errors=True)
 
 
 def remove_old_caches() -> None:
-    """Remove lots that nobody has used for a day: those of runs that were killed."""
-    for lot in all_caches():
+    """Remove caches that nobody has used for a day: those of runs that were killed."""
+    for cache in all_caches():
         with suppress(OSError):
-            if time.time() - lot.stat().st_mtime > OLD_S:
-                rmtree(lot, ignore_errors=True)
+            if time.time() - cache.stat().st_mtime > OLD_S:
+                rmtree(cache, ignore_errors=True)
 
 
 def _entry_name(name: str) -> str:
-    """File names may hold more characters than names in the lot."""
+    """File names may hold more characters than names in the cache."""
     return name.replace("%", "=").replace("~", "=-")
 
 
@@ -234,15 +236,15 @@ def _load(
 def _take_over(channel: Channel, stores: dict[str, list[Store]], buckets: Collection[int]) -> None:
     """Go on with stores that nobody else has."""
     for step, held in stores.items():
-        for own, parked in zip(channel.kernels[step].stores, held, strict=True):
-            if isinstance(own, TableStore) and isinstance(parked, TableStore):
-                own.take_over(parked)
+        for own, cached in zip(channel.kernels[step].stores, held, strict=True):
+            if isinstance(own, TableStore) and isinstance(cached, TableStore):
+                own.take_over(cached)
             else:
-                own.absorb(parked.release(buckets))
+                own.absorb(cached.release(buckets))
 
 
 def _settle(channel: Channel) -> int:
-    """Move in what came by reference from a private copy, which cannot be parked; gives bytes."""
+    """Move in what came by reference from a private copy, which cannot be cached; gives bytes."""
     size = 0
     for kernel in channel.kernels.values():
         for store in kernel.stores:

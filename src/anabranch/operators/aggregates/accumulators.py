@@ -91,7 +91,7 @@ class Count(Accumulator):
 
 
 class Sum(Accumulator):
-    """The total of doubles, added from left to right; of integers see `whole_sums.py`."""
+    """The total of doubles, added from left to right; of integers see `WholeSum`."""
 
     @property
     def fields(self) -> list[pa.Field]:

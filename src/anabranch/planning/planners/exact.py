@@ -1,7 +1,7 @@
 """The best plan that Pipelined Fission's model has, found by its structure.
 
-The paper searches all plans (2 minutes for 9 operators and 9 cores); see `best_cover.py` for what
-makes that unnecessary. In a graph, chains are covered one behind the other: what one region
+The paper searches all plans (2 minutes for 9 operators and 9 cores); `best_cover` makes
+that unnecessary. In a graph, chains are covered one behind the other: what one region
 contributes depends on no other region.
 
 Regions with one replica side by side are one region in the paper. The model gives them at least

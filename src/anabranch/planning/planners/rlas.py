@@ -1,8 +1,7 @@
 """RLAS: replicas and their sockets, found together (BriskStream, §4 and appendix C).
 
-Branch and bound places replicas, iterative scaling adds them where the bottleneck is; see
-`placement_branches.py` and `replica_scaling.py` for the printed algorithms, and `rlas_search.py`
-for what is done beyond them, and why.
+Branch and bound places replicas, iterative scaling adds them where the bottleneck is;
+`search/rlas_search.py` has the printed algorithms, and what is done beyond them, and why.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """RLAS with a certificate: a plan, and a bound that no plan within the replica limit exceeds.
 
 The bound comes from linear programs (HiGHS) that every plan satisfies, narrowed down by branch and
-bound: `placement_relaxation.py` says why it holds, `placement_bound.py` how it is found. It is over
+bound: `search/placement_relaxation.py` says why it holds. It is over
 all replica counts, placements and overloads of the model that `rlas` uses. Where the relaxation
 would have units is one more place to start a plan from; the better plan is the answer.
 """

@@ -513,15 +513,18 @@ class KeyColumns:
             TypeError: A column is of another kind, such as text where the key is an integer.
         """
         columns = []
-        for column, field, kind in zip(keys, self.schema, self._kinds, strict=True):
+        for column, declared, kind in zip(keys, self.schema, self._kinds, strict=True):
             if kind_of(column.type) is not kind:
                 raise TypeError(
-                    f"expected key {field.name!r} of type {field.type}, got {column.type}; cast it"
+                    f"expected key {declared.name!r} of type {declared.type}, "
+                    f"got {column.type}; cast it"
                 )
             if kind is KeyKind.TEXT:
                 columns.append(decoded(column))
             else:
-                columns.append(column if column.type == field.type else column.cast(field.type))
+                columns.append(
+                    column if column.type == declared.type else column.cast(declared.type)
+                )
         return columns
 
     def distinct(self, columns: Sequence[pa.Array]) -> tuple[Ints, Ints]:

@@ -19,7 +19,7 @@ rows can (the reformulation-linearization technique):
   on i must fit in as well. Fetching, a triple product there, counts with the least that the shares
   of its producers allow;
 - rows of bounds on g times each other (McCormick), where a search has narrowed those bounds;
-- cuts that the matrix of products has no negative eigenvalue (`product_cuts.py`).
+- cuts that the matrix of products has no negative eigenvalue.
 
 Where streams join in a unit, their parts of its input depend on how much each producer does beyond
 X·v; those parts are variables between the least and the greatest that the room left allows.

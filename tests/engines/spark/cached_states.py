@@ -1,4 +1,4 @@
-"""Sizes, and what lies in a directory, for the tests of the parking lot."""
+"""Sizes, and what lies in a directory, for the tests of the state cache."""
 
 from __future__ import annotations
 
