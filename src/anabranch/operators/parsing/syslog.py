@@ -16,8 +16,8 @@ read with the day it ends on. A 29th of February that these months do not have i
 A time that tells no zone is of the step's. Where clocks are set forward, a time of the hour that is
 left out is a bad line. Where they are set back, an hour comes twice, and a line does not say which
 of them it is of: the first is taken (`columns/times.py`). Lines of the second hour then come an
-hour too early, so that most clocks find them late. RFC 5424 has no such hours, since its times tell how
-far they are from UTC.
+hour too early, so that most clocks find them late. RFC 5424 has no such hours, since its times say
+how far they are from UTC.
 """
 
 from __future__ import annotations
