@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,8 @@ from anabranch.operators.base import KernelContext, Operator
 
 IDENTITY = "anabranch.json"
 FORMAT = 2
+EARLIER = "Anabranch 0.1"
+"""What wrote checkpoints that do not say it."""
 REMEDY = "go on with the earlier flow, or start afresh in a new checkpoint directory"
 
 
@@ -35,6 +38,7 @@ def describe(flow: Flow) -> dict[str, Any]:
     steps = [_described(flow.graph.steps[name], context) for name, context in contexts.items()]
     return {
         "format": FORMAT,
+        "written by": f"Anabranch {version('anabranch')}",
         "flow": flow.name,
         "buckets": flow.buckets,
         "order": flow.order.value,
@@ -49,9 +53,8 @@ def require_same(stored: dict[str, Any], flow: Flow) -> None:
         raise _differs(
             Subject("flow", flow.name),
             f"a checkpoint of format {FORMAT}",
-            f"format {stored.get('format')}",
-            "go on with the version of Anabranch that wrote it, or start afresh in a new "
-            "checkpoint directory",
+            f"format {stored.get('format')}, written by {stored.get('written by', EARLIER)}",
+            "go on with that version of Anabranch, or start afresh in a new checkpoint directory",
         )
     if stored["flow"] != flow.name:
         raise _differs(

@@ -7,11 +7,20 @@ is bytes: a snapshot, and after it the changes, one after another, which cost wh
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
 from anabranch.errors import StateError, Subject
+
+_MOVED = {
+    "anabranch.operators.invocation": "anabranch.operators.tuple_style.invocation",
+    "anabranch.operators.key_identity": "anabranch.operators.tuple_style.arrivals",
+    "anabranch.operators.rows": "anabranch.columns.rows",
+    "anabranch.operators.shared": "anabranch.operators.keyed.shared",
+}
+"""Modules of classes that checkpoints of earlier versions name, and where those classes are now."""
 
 
 class Store(Protocol):
@@ -184,7 +193,7 @@ class ObjectStore:
     def restore(self, snapshot: bytes, buckets: Collection[int]) -> None:
         """Take the given buckets from a snapshot."""
         wanted = set(buckets)
-        saved: dict[int, dict[Any, Any]] = pickle.loads(snapshot)
+        saved: dict[int, dict[Any, Any]] = _loaded(snapshot)
         self.absorb({b: entries for b, entries in saved.items() if b in wanted})
 
     def track(self) -> None:
@@ -216,7 +225,7 @@ class ObjectStore:
 
     def replay(self, changes: bytes, buckets: Collection[int]) -> None:
         """Put and remove the keys of the given buckets."""
-        put, gone = pickle.loads(changes)
+        put, gone = _loaded(changes)
         for number in buckets:
             for key in gone.get(number, ()):
                 self.bucket(number).pop(key, None)
@@ -227,3 +236,23 @@ class ObjectStore:
     def _tell(self) -> None:
         self._told |= self._touched
         self._touched = {}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Finds classes where they are now."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        return super().find_class(_MOVED.get(module, module), name)
+
+
+def _loaded(saved: bytes) -> Any:
+    try:
+        return _Unpickler(io.BytesIO(saved)).load()
+    except (AttributeError, ModuleNotFoundError) as error:
+        raise StateError(
+            Subject("state", "Python objects"),
+            "the classes that the state was saved with",
+            str(error),
+            "go on with the version of the program that saved it, put the class back where it was, "
+            "or start afresh in a new checkpoint directory",
+        ) from error
