@@ -123,7 +123,7 @@ def test_only_operators_are_applied():
 
 
 def test_a_flow_has_at_least_one_bucket():
-    with pytest.raises(BuildError, match="at least one bucket"):
+    with pytest.raises(BuildError, match="a whole number of at least 1 in buckets="):
         Flow("f", buckets=0)
 
 

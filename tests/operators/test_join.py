@@ -151,7 +151,7 @@ def test_suffixes_part_the_columns_that_both_sides_have():
         (lambda: join((), 1), BuildError, "key column"),
         (lambda: join("k", 1, how="outer"), BuildError, "outer"),
         (lambda: join("k", None), BuildError, "within"),
-        (lambda: join("k", 1, suffixes=("_x",)), BuildError, "two suffixes"),
+        (lambda: join("k", 1, suffixes=("_x",)), BuildError, "two texts in suffixes="),
         (lambda: _typed(join("v", -1)), BuildError, "non-negative"),
         (lambda: _typed(join("k", timedelta(1))), BuildError, "whole number"),
         (lambda: _typed(join("w", 1)), SchemaError, "rename the column of the left side"),

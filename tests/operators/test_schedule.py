@@ -44,7 +44,7 @@ def test_no_more_is_taken_than_waits_and_never_nothing(schedule, data):
 @pytest.mark.parametrize("counts", [(), (0,), (1, 0), (-1,)])
 @pytest.mark.parametrize("make", [Schedule.exactly, Schedule.at_least])
 def test_counts_are_at_least_one(make, counts):
-    with pytest.raises(BuildError, match="counts of at least 1"):
+    with pytest.raises(BuildError, match="whole numbers of at least 1"):
         make(*counts)
 
 
