@@ -82,7 +82,7 @@ def test_a_place_that_does_not_exist_is_refused_by_name():
 def test_replicas_run_where_the_plan_says(
     pinned: list[frozenset[int]], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(engine_module, "places", lambda: TWO)
+    monkeypatch.setattr(engine_module, "cpu_sockets", lambda: TWO)
     flow, plan = word_flow()
     engine = LocalEngine(flow, placed(plan, "socket0", "socket1"), Options())
     engine.start(lambda event: None)
@@ -90,7 +90,7 @@ def test_replicas_run_where_the_plan_says(
     assert pinned.count(frozenset({0, 1})) == pinned.count(frozenset({2, 3})) == 1
 
 
-def test_starting_and_applying_refuse_unknown_places():
+def test_starting_and_reconfiguring_refuse_unknown_places():
     flow, plan = word_flow()
     with pytest.raises(PlanError, match="moon"):
         LocalEngine(flow, placed(plan, "moon", "moon"), Options()).start(lambda event: None)

@@ -253,8 +253,16 @@ TEXTS = pa.schema([("a", pa.string()), ("u", pa.uint64())])
         (lambda: scale_join(None, band("x", "a", 1)), BuildError, "within"),
         (lambda: scale_join(1, "x = a"), BuildError, "'x = a'"),
         (lambda: scale_join(1, []), BuildError, "got none"),
-        (lambda: scale_join(1, band("x", "a", 1), buckets=0), BuildError, "a whole number of at least 1 in buckets="),
-        (lambda: scale_join(1, band("x", "a", 1), suffixes=("_x",)), BuildError, "two texts in suffixes="),
+        (
+            lambda: scale_join(1, band("x", "a", 1), buckets=0),
+            BuildError,
+            "a whole number of at least 1 in buckets=",
+        ),
+        (
+            lambda: scale_join(1, band("x", "a", 1), suffixes=("_x",)),
+            BuildError,
+            "two texts in suffixes=",
+        ),
         (lambda: band("x", "a", -1), BuildError, "width from 0"),
         (lambda: band("x", "a", math.nan), BuildError, "width from 0"),
         (lambda: band("x", "a", True), BuildError, "width from 0"),

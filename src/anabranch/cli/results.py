@@ -14,7 +14,7 @@ from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role
 from anabranch.io import call, collect, parquet
-from anabranch.io.directory import kept_schema
+from anabranch.io.directory_sink import kept_schema
 from anabranch.io.reading_back import committed_batches
 from anabranch.io.sink import InMemory
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from anabranch.errors import SinkError, Subject
-from anabranch.io.directory import SCHEMA_FILE, committed_files, kept_schema
+from anabranch.io.directory_sink import SCHEMA_FILE, committed_files, kept_schema
 from anabranch.io.formats import FORMATS, Format, ReadColumns
 from anabranch.io.formats.csv import CsvFormat
 from anabranch.io.local_paths import local_path

@@ -60,7 +60,7 @@ class StreamInfo:
             >>> told = {"length": 2, "entries-added": 5, "max-deleted-entry-id": b"0-0"}
             >>> told |= {"first-entry": (b"7-0", {}), "last-entry": (b"8-0", {END: b""})}
             >>> StreamInfo.of(told)
-            Standing(first=3, behind=5, last=b'8-0', ended=True, torn=False)
+            StreamInfo(first=3, behind=5, last=b'8-0', ended=True, torn=False)
         """
         behind, length = int(told["entries-added"]), int(told["length"])
         oldest, newest = told["first-entry"], told["last-entry"]

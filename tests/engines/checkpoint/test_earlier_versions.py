@@ -1,6 +1,7 @@
 """A run goes on from a checkpoint that an earlier version of the library wrote."""
 
 import pickle
+from functools import cache
 from pathlib import Path
 from shutil import unpack_archive
 
@@ -11,21 +12,38 @@ from anabranch.errors import StateError
 from anabranch.state.tables.store import ObjectStore
 from anabranch.testing import run_sequential
 from tests.engines.checkpoint.earlier_flow import build
+from tests.engines.spark.conftest import spark
+
+__all__ = ["spark"]  # a fixture: one session for all tests of a worker
 
 WRITTEN = Path(__file__).with_name("written_by_0_1")
 ROWS_WRITTEN = 10_640
 """How many rows had been delivered to the sink when the checkpoints were made."""
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
-def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(tmp_path, engine):
+def gone_on(tmp_path, engine, session=None):
     unpack_archive(WRITTEN / f"{engine}.zip", tmp_path)
-    expected = run_sequential(build()).rows("out")
     flow = build()
-    ab.run(flow, engine=engine, checkpoint=tmp_path)
+    ab.run(flow, engine=engine, checkpoint=tmp_path, session=session)
     (sink,) = flow.sinks().values()
-    assert sink.table().to_pylist() == [dict(row) for row in expected[ROWS_WRITTEN:]]
-    assert len(expected) > ROWS_WRITTEN
+    return sink.table().to_pylist()
+
+
+@cache
+def rows_to_come():
+    rows = run_sequential(build()).rows("out")
+    assert len(rows) > ROWS_WRITTEN
+    return [dict(row) for row in rows[ROWS_WRITTEN:]]
+
+
+def test_a_local_checkpoint_of_an_earlier_version_is_gone_on_from(tmp_path):
+    assert gone_on(tmp_path, "local") == rows_to_come()
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_a_checkpoint_of_spark_of_an_earlier_version_is_gone_on_from(tmp_path, spark):
+    assert gone_on(tmp_path, "spark", spark) == rows_to_come()
 
 
 class Gone:

@@ -6,6 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from anabranch.engines.measuring import busy_flows as busy
 from anabranch.engines.measuring.busy_flows import CountingSink, busy_flow
 from anabranch.errors import BuildError
 from anabranch.graph import StateKind
@@ -13,7 +14,7 @@ from anabranch.io.transaction import Transactions
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile, chain
 from anabranch.planning.regions import regions
-from anabranch.testing import busy, random_plan, run_interleaved, run_sequential
+from anabranch.testing import random_plan, run_interleaved, run_sequential
 from anabranch.testing.on_engine import run_on_engine
 from tests.sampling import thorough
 

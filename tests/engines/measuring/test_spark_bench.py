@@ -38,8 +38,7 @@ def scripted(monkeypatch):
     clock, runs = [100.0], []
     monkeypatch.setattr(spark_bench.time, "perf_counter", lambda: clock[0])
 
-    def start(flow, *, engine, plan, listener, session):
-        assert engine == "spark"
+    def start(flow, plan, listener, session):
         runs.append(ScriptedRun(clock, plan, listener))
         return runs[-1]
 

@@ -25,7 +25,7 @@ def start(body: str, directory: Path) -> subprocess.Popen[str]:
         import os, sys
         from pathlib import Path
         from anabranch.engines.spark import state_cache as caching
-        cache = caching.ParkingLot(Path(sys.argv[1]))
+        cache = caching.StateCache(Path(sys.argv[1]))
     """
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(setting) + textwrap.dedent(body), str(directory)],

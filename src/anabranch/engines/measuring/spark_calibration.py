@@ -18,7 +18,7 @@ import numpy as np
 
 from anabranch.engines.cpu_topology import usable_cpus
 from anabranch.engines.engine import Options
-from anabranch.engines.handle import Run
+from anabranch.engines.handle import Listener, Run
 from anabranch.engines.measuring.busy_flows import SOURCE, busy_flow, replaying
 from anabranch.engines.registry import engine_of
 from anabranch.errors import EngineError, Subject
@@ -187,9 +187,7 @@ def tour_spark(
 ) -> list[Turn[Look]]:
     """Micro-batches of each plan, round by round; see `Tour`."""
     tour = Tour(plans, rounds, batches, look)
-    engine = engine_of("spark", flow, tour.first, Options(session=session))
-    run = tour.run = Run(flow.name, engine, tour.hear)
-    engine.start(run.hear)
+    run = tour.run = start(flow, tour.first, tour.hear, session)
     try:
         until = time.monotonic() + LIMIT_S
         while not tour.over and time.monotonic() < until and not run.await_termination(0.05):
@@ -197,6 +195,14 @@ def tour_spark(
     finally:
         run.stop()
     return tour.turns
+
+
+def start(flow: Flow, plan: Plan, listener: Listener, session: object) -> Run:
+    """Start a run that no policy tunes."""
+    engine = engine_of("spark", flow, plan, Options(session=session))
+    run = Run(flow.name, engine, listener)
+    engine.start(run.hear)
+    return run
 
 
 def spark_trials(session: object = None, rounds: int = 2) -> list[BatchTrial]:
