@@ -25,13 +25,13 @@ import anabranch as ab
 from anabranch.adapt.guards import threads
 from anabranch.apps.word_count import split, zipf_lines
 from anabranch.engines.handle import Run
+from anabranch.engines.measuring.busy_flows import CountingSink
 from anabranch.events import Decision, Event, Observation, Observed, Reconfiguration
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.planning.regions import RegionKind, regions
-from anabranch.testing.busy import Counting
 from papers.stretch.pace import Pace, PacedSource
 
 CHAIN = chain(
@@ -219,7 +219,7 @@ def compared(report: Report, name: str, flow: Flow, bench: Bench, jumbo: int, qu
 
 def given_back(report: Report, name: str, bench: Bench, pace: Pace, quick: bool) -> None:
     """The load rises and falls; threads follow it."""
-    flow = counting(PacedSource(zipf_lines(10_000), LINE, pace, seed=0), Counting())
+    flow = counting(PacedSource(zipf_lines(10_000), LINE, pace, seed=0), CountingSink())
     start = Plan.sequential(flow).with_source("lines", batch_rows=16_384)
     ear = Ear()
     handle = ab.start(flow, engine=bench.engine, plan=start, policy="auto", listener=ear.hear)

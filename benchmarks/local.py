@@ -34,7 +34,7 @@ from local_streams import (
 import anabranch as ab
 from anabranch.flow import Flow
 from anabranch.io import memory
-from anabranch.operators.schedule import Schedule
+from anabranch.operators.tuple_style.schedule import Schedule
 from anabranch.planning.plan import Plan
 
 BYTEWAX = "bytewax==0.21.1"

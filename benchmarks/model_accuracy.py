@@ -19,19 +19,22 @@ from local_model import LocalCosts, estimate, local_costs
 from model_cases import Case, choices, local_cases, spark_cases
 
 from anabranch.engines.engine import Options
-from anabranch.engines.measuring.calibration import parallel_share, this_machine
-from anabranch.engines.measuring.calibration_spark import fit
+from anabranch.engines.measuring.calibration import (
+    calibrate_local,
+    parallel_share,
+    steady_rate_per_s,
+    this_machine,
+)
 from anabranch.engines.measuring.profiling import profile_flow
+from anabranch.engines.measuring.spark_calibration import fit, spark_trials, tour_spark
 from anabranch.engines.simulator.engine import SimulatorEngine
-from anabranch.engines.spark.prediction import predicted_batch_s
+from anabranch.engines.spark.model import predicted_batch_s
 from anabranch.engines.spark.session import session
 from anabranch.planning.for_flow import problem_for
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.spark import Slots, SparkCosts
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import Overheads, Profile
-from anabranch.testing.local_bench import calibrate_local, steady_rate_per_s
-from anabranch.testing.spark_bench import spark_trials, tour_spark
 
 BAR = 0.15
 RUN_S, SIMULATED_S = 0.5, 5.0

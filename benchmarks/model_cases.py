@@ -14,13 +14,18 @@ from local_streams import zipf_lines
 
 import anabranch as ab
 from anabranch.apps.word_count import split
+from anabranch.engines.measuring.busy_flows import (
+    SOURCE,
+    CountingSink,
+    Replay,
+    busy_flow,
+    replaying,
+)
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
 from anabranch.planning.answer import RegionChoice
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, chain
-from anabranch.testing.busy import SOURCE, Counting, busy_flow
-from anabranch.testing.replay import Replay, replaying
 
 BUSY_ROWS, LINE_ROWS = 2_048, 16_384
 SPARK_BUSY_ROWS, SPARK_LINE_ROWS = 60_000, 200_000
@@ -122,7 +127,7 @@ def words(jumbo_rows: int, jumbos: int) -> tuple[Flow, Replay]:
         flow.source("lines", source)
         .apply("split", split)
         .aggregate("count", key="word", n=ab.count(), emit="changes")
-        .sink("out", Counting())
+        .sink("out", CountingSink())
     )
     return flow, source
 

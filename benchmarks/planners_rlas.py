@@ -7,14 +7,10 @@ from functools import partial
 from harness import Report, seconds
 
 from anabranch.planning.answer import Answer
-from anabranch.planning.planners.first_fit import first_fit
-from anabranch.planning.planners.os_placement import os_placement
+from anabranch.planning.planners.placement_baselines import first_fit, os_placement, round_robin
 from anabranch.planning.planners.planner import Problem
-from anabranch.planning.planners.rlas import rlas
+from anabranch.planning.planners.rlas import rlas, rlas_fix_l, rlas_fix_u
 from anabranch.planning.planners.rlas_certified import rlas_certified
-from anabranch.planning.planners.rlas_fix_l import rlas_fix_l
-from anabranch.planning.planners.rlas_fix_u import rlas_fix_u
-from anabranch.planning.planners.round_robin import round_robin
 from anabranch.planning.planners.search.placing import Placing
 from papers.briskstream.figures import random_placements
 from papers.briskstream.inputs import APPLICATIONS, SERVERS, application, server

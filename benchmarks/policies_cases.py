@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 from random_loads import TRACES, TraceSettings, random_load, random_troubles
 
-from anabranch.adapt.seen import Limits
+from anabranch.adapt.history import Limits
 from anabranch.adapt.topology import Topology
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.engines.simulator.scenario import JOKER_SWITCH, LOCAL_SWITCH, Load, Scenario

@@ -16,13 +16,13 @@ import numpy as np
 from policies_cases import Case
 
 from anabranch.engines.simulator.costs import RegionSpec, drifted
-from anabranch.engines.simulator.plans import specs_of
+from anabranch.engines.simulator.flows import specs_of
 from anabranch.engines.simulator.scenario import COST, SELECTIVITY, Drift, Scenario, Straggler
 from anabranch.engines.simulator.shares import KEYS, zipf_weights
 from anabranch.engines.simulator.simulation import Simulation
 from anabranch.planning.answer import RegionChoice
 from anabranch.planning.bucket_map import BucketMap, balanced
-from anabranch.planning.flow_model import FlowModel
+from anabranch.planning.for_flow import FlowModel
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
 from anabranch.planning.regions import Region

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from harness import Report, Sample, interleave, main, seconds
 
-from anabranch.state.table import KeyedTable
+from anabranch.state.tables.keyed_table import KeyedTable
 
 KEYS = 1_000_000
 BATCH_ROWS = 100_000

@@ -19,7 +19,7 @@ import pyarrow as pa
 import anabranch as ab
 from anabranch.graph import StreamType
 from anabranch.operators.base import KernelContext
-from anabranch.operators.schedule import Schedule
+from anabranch.operators.tuple_style.schedule import Schedule
 from anabranch.state.positions import Jumbo, Positions, Root
 
 BUCKETS = 256

@@ -20,13 +20,13 @@ from anabranch.apps import app
 from anabranch.cli.finding import read_plan
 from anabranch.cli.planning import find_machine
 from anabranch.cli.running import spark_settings
-from anabranch.engines.simulator.scenario_file import read_scenario
+from anabranch.engines.simulator.scenario import read_scenario
 from anabranch.errors import About, AnabranchError, Subject
 from anabranch.io.reading_back import read_back
 from anabranch.planning.machine import Machine
-from anabranch.planning.profile_file import read_profile
+from anabranch.planning.profile import read_profile
 from anabranch.testing.sequential import run_sequential
-from anabranch.view.web.dashboard import serve
+from anabranch.view.web.server import serve
 
 ROWS = [{"word": w, "n": i} for i, w in enumerate("abcd")]
 

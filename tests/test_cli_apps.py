@@ -13,8 +13,7 @@ import anabranch as ab
 from anabranch.apps import APPS
 from anabranch.io import files, read_back
 from anabranch.operators.base import Counters
-from anabranch.view.late import set_aside
-from anabranch.view.outcome import in_words
+from anabranch.view.outcome import in_words, set_aside
 
 
 @pytest.fixture

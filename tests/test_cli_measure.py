@@ -10,12 +10,9 @@ from anabranch.cli import measuring
 from anabranch.engines.measuring.calibration import Calibrated
 from anabranch.errors import PlanError, UnknownNameError
 from anabranch.graph import StateKind
-from anabranch.planning.machine import Machine
-from anabranch.planning.machine_file import read_machine
+from anabranch.planning.machine import Machine, read_machine, read_spark_costs, with_spark_costs
 from anabranch.planning.models.spark import SparkCosts
-from anabranch.planning.profile import Overheads
-from anabranch.planning.profile_file import read_profile
-from anabranch.planning.spark_file import read_spark_costs, with_spark_costs
+from anabranch.planning.profile import Overheads, read_profile
 
 SPARK = SparkCosts(0.1, 0.03, 0.02, 150.0, 9.0, 2.0)
 

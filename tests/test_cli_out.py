@@ -9,7 +9,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import anabranch as ab
-from anabranch.cli.results import places
+from anabranch.cli.results import result_folders
 from anabranch.io.reading_back import read_back
 from tests.engines.spark.conftest import spark
 
@@ -114,7 +114,7 @@ def sinks(*ports):
     ids=" ".join,
 )
 def test_where_sinks_write(ports, expected):
-    found = places(sinks(*ports), Path("to"), resumes=False)
+    found = result_folders(sinks(*ports), Path("to"), resumes=False)
     assert {sink: place.as_posix() for sink, place in found.items()} == expected
 
 
@@ -123,7 +123,7 @@ def test_a_run_that_goes_on_finds_the_output_of_earlier_versions(tmp_path):
     flow, checkpoint, out = sinks("out", "late"), tmp_path / "checkpoint", tmp_path / "out"
     old = {name: ab.parquet(out / name) for name in ("out", "late")}
     ab.run(flow.writing(old), engine="local", checkpoint=checkpoint)
-    assert set(places(flow, out, resumes=True).values()) == {out / "out", out / "late"}
-    new = {name: ab.parquet(to) for name, to in places(flow, out, resumes=True).items()}
+    assert set(result_folders(flow, out, resumes=True).values()) == {out / "out", out / "late"}
+    new = {name: ab.parquet(to) for name, to in result_folders(flow, out, resumes=True).items()}
     ab.run(flow.writing(new), engine="local", checkpoint=checkpoint)
     assert read_back(out / "out")["ts"].to_pylist() == [1]

@@ -16,7 +16,7 @@ import pytest
 
 import anabranch.cli.running
 from anabranch.apps import word_count
-from anabranch.cli.watching import Watchers
+from anabranch.cli.running import Watchers
 from anabranch.engines.handle import Result
 from anabranch.engines.spark.java import ensure_java
 from anabranch.errors import OperatorError

@@ -13,7 +13,7 @@ from anabranch.cli import simulating
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.errors import AnabranchError, PlanError, UnknownNameError
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile_file import read_profile
+from anabranch.planning.profile import read_profile
 
 PROFILE = {
     "unit": "ms",

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from anabranch.apps import word_count
 from anabranch.cli import sizing
-from anabranch.cli.outcomes import WRONG_RESULT
+from anabranch.cli.exits import WRONG_RESULT
 from anabranch.errors import AnabranchError, PlanError
 from anabranch.planning.sizing import Shortfall, Sizing, Target
 from anabranch.view.sizes import as_object

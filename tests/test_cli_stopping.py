@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli.stopping import Terminated, terminable
+from anabranch.cli.exits import Terminated, terminable
 from anabranch.events import RunEnded
 from anabranch.view.journal import read_journal
 from tests.processes import start_process

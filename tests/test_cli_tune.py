@@ -12,17 +12,15 @@ from typing import Any
 import pytest
 
 import anabranch.cli.tuning
-from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
-from anabranch.adapt.seen import Seen
+from anabranch.adapt.history import History
+from anabranch.adapt.policy import Cadence, Outcome, Proposal, Trial, Verdict
 from anabranch.apps import word_count
 from anabranch.engines.local import engine as local_engine
 from anabranch.errors import SourceError
 from anabranch.io import memory
-from anabranch.io.pacing import Steps
 from anabranch.io.redis_client import StreamClient
-from anabranch.io.replaying import Replay
-from anabranch.planning.machine import Machine
-from anabranch.planning.machine_file import machine_text
+from anabranch.io.replaying import Steps, StreamReplay
+from anabranch.planning.machine import Machine, machine_text
 from anabranch.planning.plan import Plan
 from anabranch.running import start as begin
 from tests.io.redis_server import redis_server, stream
@@ -30,7 +28,7 @@ from tests.io.redis_server import redis_server, stream
 __all__ = ["redis_server", "stream"]
 
 
-AT_ONCE = Pace(settle=0, periods=1)
+AT_ONCE = Cadence(settle=0, periods=1)
 
 
 @dataclass(frozen=True)
@@ -38,17 +36,17 @@ class Wider:
     """Tries two replicas of the counting region, once."""
 
     keeps: bool = True
-    pace: Pace = AT_ONCE
+    pace: Cadence = AT_ONCE
     name: str = "wider"
 
     def begin(self) -> int:
         return 0
 
-    def decide(self, memory: int, seen: Seen) -> tuple[int, Proposal | None]:
+    def decide(self, memory: int, seen: History) -> tuple[int, Proposal | None]:
         wider = seen.plan.with_replicas("count", 2)
         return memory + 1, None if memory else Proposal(wider, "region count: busy enough")
 
-    def judge(self, memory: int, seen: Seen, trial: Trial) -> tuple[int, Verdict]:
+    def judge(self, memory: int, seen: History, trial: Trial) -> tuple[int, Verdict]:
         return memory, Verdict(Outcome.KEPT if self.keeps else Outcome.REVERTED, "looked at")
 
 
@@ -174,7 +172,7 @@ def test_a_stream_is_named_by_server_key_and_first_entry(place, url, first_row):
 
 def test_a_redis_stream_takes_the_place_of_the_input(tune, redis_server, stream, narrow):
     lines = memory([{"line": "to be or not to be"} for _ in range(300)])
-    replay = Replay(lines, StreamClient(redis_server.url, stream), Steps.constant(600))
+    replay = StreamReplay(lines, StreamClient(redis_server.url, stream), Steps.constant(600))
     generator = Thread(target=partial(replay.run))
     generator.start()
     ran = tune(

@@ -14,7 +14,7 @@ import pytest
 
 import anabranch.cli.running
 from anabranch.cli.ports import with_ports
-from anabranch.cli.watching import Wanted, watching
+from anabranch.cli.running import WatchOptions, watching
 from anabranch.events import Observed, RunEnded, RunStarted
 from anabranch.view.journal import read_journal
 from anabranch.view.metrics import Metrics
@@ -107,7 +107,7 @@ def test_page_and_metrics_are_there_while_it_runs_and_gone_afterwards(command_li
             addresses["metrics" if "Prometheus" in text else "page"] = found.group()
 
     monkeypatch.setattr(anabranch.cli.running, "wait_for", waited)
-    monkeypatch.setattr("anabranch.cli.watching.typer.echo", echo)
+    monkeypatch.setattr("anabranch.cli.running.typer.echo", echo)
     command_line(*RUN, "--dashboard", "0", "--metrics", "0", "--json")
     assert told.is_set()
     assert "<!doctype html>" in texts["page"].lower()
@@ -129,7 +129,7 @@ def test_a_page_that_goes_with_its_run_says_how_to_see_it_again(command_line, tm
 
 def test_a_page_may_be_told_to_change_nothing():
     for allowed, status in ((True, 409), (False, 403)):
-        with watching(Wanted(dashboard=0, controls=allowed)) as watchers:
+        with watching(WatchOptions(dashboard=0, controls=allowed)) as watchers:
             url = watchers.page.url + "api/adaptation"
             headers = {"Content-Type": "application/json", "X-Anabranch": "1"}
             asked = Request(url, b'{"paused": true}', headers)
@@ -140,7 +140,7 @@ def test_a_page_may_be_told_to_change_nothing():
 
 
 def test_a_port_that_is_taken_is_said(command_line):
-    with watching(Wanted(dashboard=0)) as watchers:
+    with watching(WatchOptions(dashboard=0)) as watchers:
         port = watchers.page.url.rsplit(":", 1)[1].strip("/")
         ran = command_line(*RUN, "--dashboard", port)
     assert ran.code == 2

@@ -8,10 +8,10 @@ from anabranch.errors import BuildError, SchemaError
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role, StreamType
 from anabranch.io import Source, collect, memory
-from anabranch.operators.aggregates import count
-from anabranch.operators.shapes import Map, expand
-from anabranch.operators.tuples import partitioned
-from anabranch.operators.union import Union
+from anabranch.operators.aggregates.functions import count
+from anabranch.operators.row_wise.shapes import Map, expand
+from anabranch.operators.row_wise.union import Union
+from anabranch.operators.tuple_style.tuples import partitioned
 from anabranch.testing.sequential import run_sequential
 
 ROWS = [{"ts": 1, "word": "a"}, {"ts": 2, "word": "b"}]
@@ -123,7 +123,7 @@ def test_only_operators_are_applied():
 
 
 def test_a_flow_has_at_least_one_bucket():
-    with pytest.raises(BuildError, match="at least one bucket"):
+    with pytest.raises(BuildError, match="a whole number of at least 1 in buckets="):
         Flow("f", buckets=0)
 
 

@@ -34,7 +34,7 @@ MISTAKES = {
     "no function": lambda s: s.aggregate("mine", key="k"),
     "combining what cannot": lambda s: s.aggregate("mine", key="k", n=ab.count(), combine=True),
     "a join without time": lambda s: s.join("mine", s, key="k", within=3),
-    "a barrier of lists": lambda s: s.barrier("mine", s, key="nothing"),
+    "a barrier of lists": lambda s: s.zip("mine", s, key="nothing"),
     "a table that is none": lambda s: s.lookup("mine", 7, key="k"),
     "a duration that is none": lambda s: s.timed("mine", "v", lateness=-1),
     "a sink that is none": lambda s: s.sink("mine", "out/"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.adapt.policy import Pace, Proposal
+from anabranch.adapt.policy import Cadence, Proposal
 from anabranch.engines.engine import Options
 from anabranch.engines.simulator.engine import SimulatorEngine
 from anabranch.engines.simulator.scenario import Load, Scenario
@@ -171,7 +171,7 @@ class Widen:
     """Goes to so many replicas at once."""
 
     name = "widen"
-    pace = Pace(settle=0, periods=3)
+    pace = Cadence(settle=0, periods=3)
 
     def begin(self):
         return None

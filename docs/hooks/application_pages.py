@@ -13,8 +13,8 @@ from markup import cell, code, table
 from not_run import mark
 
 from anabranch.apps import APPS, App
-from anabranch.apps.parts.described import Setting, settings_of, what_comes_out
-from anabranch.apps.parts.wanted import Wanted, input_options, what_goes_in
+from anabranch.apps.kit.columns import SourceColumns, input_options, what_goes_in
+from anabranch.cli.listing import Setting, settings_of, what_comes_out
 from anabranch.pictures.svg import flow_svg
 
 FOLDER = "apps"
@@ -102,7 +102,7 @@ def _inputs(app: App) -> Iterator[str]:
             yield _columns(each)
 
 
-def _columns(wanted: Wanted) -> str:
+def _columns(wanted: SourceColumns) -> str:
     rows = [
         (code(each.name), code(each.kind), "yes" if each.required else "", cell(each.about))
         for each in wanted.columns

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from markup import cell, code, table
 
-from anabranch.view.metric_names import COUNTERS, GAUGES, LATENCY, LATENCY_HELP, Described
+from anabranch.view.metrics import COUNTERS, GAUGES, LATENCY, LATENCY_HELP, Described
 
 INTRODUCTION = """# Metrics
 

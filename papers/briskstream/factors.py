@@ -22,11 +22,11 @@ from anabranch.flow import Flow
 from anabranch.io.memory_source import memory
 from anabranch.io.sink import Guarantee, Traits
 from anabranch.io.staged import StagedSink
-from anabranch.operators.aggregates import count
-from anabranch.operators.invocation import Invocation
-from anabranch.operators.schedule import Schedule
-from anabranch.operators.shapes import filter as keep
-from anabranch.operators.tuples import partitioned, stateless
+from anabranch.operators.aggregates.functions import count
+from anabranch.operators.row_wise.shapes import filter as keep
+from anabranch.operators.tuple_style.invocation import Invocation
+from anabranch.operators.tuple_style.schedule import Schedule
+from anabranch.operators.tuple_style.tuples import partitioned, stateless
 from anabranch.planning.plan import Plan
 from papers.briskstream.samples import SENTENCE_WORDS, sentences
 

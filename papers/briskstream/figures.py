@@ -20,15 +20,11 @@ from anabranch.planning.answer import Answer, RegionChoice
 from anabranch.planning.machine import Machine, Matrix
 from anabranch.planning.models.placed_rates import Fetch, RateModel
 from anabranch.planning.models.placed_units import Workload, workload_of
-from anabranch.planning.planners.first_fit import first_fit
-from anabranch.planning.planners.os_placement import os_placement
+from anabranch.planning.planners.placement_baselines import first_fit, os_placement, round_robin
 from anabranch.planning.planners.planner import Planner, Problem
-from anabranch.planning.planners.rlas import rlas
-from anabranch.planning.planners.rlas_fix_l import rlas_fix_l
-from anabranch.planning.planners.rlas_fix_u import rlas_fix_u
-from anabranch.planning.planners.round_robin import round_robin
+from anabranch.planning.planners.rlas import rlas, rlas_fix_l, rlas_fix_u
 from anabranch.planning.planners.search.placing import Placing
-from anabranch.planning.planners.search.replica_scaling import scale
+from anabranch.planning.planners.search.rlas_search import scale
 from anabranch.planning.profile import NANOSECONDS, Profile
 from papers.briskstream.inputs import APPLICATIONS, SERVERS, application, server
 from papers.briskstream.model import Rates, fetch_ns, rates

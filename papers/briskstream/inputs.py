@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from anabranch.errors import unknown
-from anabranch.planning.machine import Machine
-from anabranch.planning.machine_file import read_machine
-from anabranch.planning.profile import Profile
-from anabranch.planning.profile_file import read_profile
+from anabranch.planning.machine import Machine, read_machine
+from anabranch.planning.profile import Profile, read_profile
 
 APPLICATIONS = ("wc", "fd", "sd", "lr")
 SERVERS = ("server-a", "server-b")

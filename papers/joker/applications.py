@@ -21,9 +21,9 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from anabranch.adapt.history import Limits
 from anabranch.adapt.policies.organic import Organic
-from anabranch.adapt.policy import Pace
-from anabranch.adapt.seen import Limits
+from anabranch.adapt.policy import Cadence
 from anabranch.engines.simulator.flows import Idle
 from anabranch.engines.simulator.scenario import JOKER_SWITCH, Scenario
 from anabranch.flow import Flow, Order, Stream
@@ -47,7 +47,7 @@ BUCKETS, JOKERS_BUCKETS = 2520, 271
 """Up to ten replicas get the same share of 2520; Joker's public sources have 271."""
 
 SCENARIO = Scenario(switch=JOKER_SWITCH, step_s=0.05)
-PACE = Pace(settle=4, periods=2, most=2)
+PACE = Cadence(settle=4, periods=2, most=2)
 """Runs here have no noise: two seconds show what the paper averages thirty for."""
 JOKER = Organic(stateless=False, pace=PACE)
 """The thresholds of the paper: 0.8, 0.2 and 0.1."""

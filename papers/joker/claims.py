@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from anabranch.adapt.policies.organic_parts.changes import Actions
+from anabranch.adapt.policies.organic import Actions
 from papers.claims import Claim, cannot, judge, listed
 from papers.joker.applications import HARDWARE_THREADS
 from papers.joker.replayed import FIGURE_20, ONE, TWO

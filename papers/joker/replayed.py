@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from anabranch.adapt.controller import Controller
 from anabranch.adapt.policies.organic import Organic
-from anabranch.adapt.policy import Pace
+from anabranch.adapt.policy import Cadence
 from anabranch.adapt.topology import Topology
 from anabranch.events import (
     BatchTimes,
@@ -28,7 +28,7 @@ from anabranch.planning.plan import Plan
 from papers.joker.applications import LIMITS, Application, monitoring, selectivities
 from papers.joker.runs import Shapes, Step, shapes_of, steps_of
 
-EVERY_PERIOD = Organic(stateless=False, pace=Pace(settle=0, periods=1, most=1))
+EVERY_PERIOD = Organic(stateless=False, pace=Cadence(settle=0, periods=1, most=1))
 PERIODS = 40
 SATURATED = 0.7
 """A busy share below the threshold: whoever reads has no more to give."""

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from anabranch.adapt.policies.organic import Organic
-from anabranch.adapt.policies.organic_parts.changes import Actions
+from anabranch.adapt.policies.organic import Actions, Organic
 from anabranch.adapt.tuning import Tuner
 from anabranch.engines.engine import Options
 from anabranch.engines.simulator.engine import SimulatorEngine

@@ -22,8 +22,9 @@ import numpy as np
 
 from anabranch.engines.engine import Options
 from anabranch.engines.local.engine import LocalEngine
+from anabranch.engines.measuring.busy_flows import SINK, SOURCE, busy_flow
 from anabranch.engines.measuring.calibration import calibrate, this_machine
-from anabranch.engines.measuring.multiplying import nanoseconds_a_multiplication
+from anabranch.engines.measuring.processor import nanoseconds_a_multiplication
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
 from anabranch.planning.for_flow import as_plan, problem_for
@@ -32,7 +33,6 @@ from anabranch.planning.plan import Plan
 from anabranch.planning.planners.planner import THREADS_PER_CORE, Problem
 from anabranch.planning.planners.registry import PLANNERS
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
-from anabranch.testing.busy import SINK, SOURCE, busy_flow
 from papers.pipelined_fission.model import MEASURED, SEED, US_PER_UNIT, log_watch
 from papers.pipelined_fission.random_profiles import TABLE_1, ChainSettings, random_chain
 

@@ -21,8 +21,7 @@ import pyarrow as pa
 
 from anabranch.engines.engine import Options
 from anabranch.engines.simulator.engine import SimulatorEngine
-from anabranch.engines.simulator.flows import OUTPUT, Idle, last_operators
-from anabranch.engines.simulator.plans import PLACE
+from anabranch.engines.simulator.flows import OUTPUT, PLACE, Idle, last_operators
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.events import Event, Reconfiguration
 from anabranch.flow import Flow, Stream

@@ -11,11 +11,11 @@ from statistics import fmean
 from typing import Any
 
 from anabranch.adapt.controller import Controller
+from anabranch.adapt.history import Limits
 from anabranch.adapt.policies.stela import Stela
 from anabranch.adapt.policies.stepwise import Stepwise
 from anabranch.adapt.policies.threshold import Threshold
-from anabranch.adapt.policy import Pace, Policy
-from anabranch.adapt.seen import Limits
+from anabranch.adapt.policy import Cadence, Policy
 from anabranch.adapt.topology import Topology as Regions
 from anabranch.events import Decision, Event, Observed, Reconfiguration
 from anabranch.planning.plan import Plan
@@ -24,7 +24,7 @@ from papers.stepwise.cluster import PERIOD_S, Cluster, Topology
 STEPWISE, STELA, THRESHOLD = "stepwise", "stela", "threshold"
 METHODS = (STEPWISE, STELA, THRESHOLD)
 SETTLE, READINGS = 3, 10
-PACE = Pace(SETTLE, READINGS, READINGS)
+PACE = Cadence(SETTLE, READINGS, READINGS)
 LOW_LOAD = "features at a low load"
 MOST_REPLICAS, MOST_THREADS = 96, 400
 """As Storm has it: no limit that anybody comes to."""

@@ -32,7 +32,7 @@ from anabranch.io import collect, generate
 from anabranch.io.generate_source import BLOCK_ROWS
 from anabranch.io.reader import SourceReader
 from anabranch.operators.base import Operator
-from anabranch.operators.shared import Bucket, shared
+from anabranch.operators.keyed.shared import Bucket, shared
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind, regions
 from anabranch.state.gate import Gate

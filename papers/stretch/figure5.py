@@ -33,9 +33,8 @@ from anabranch.events import Observation
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.base import Kernel, KernelContext, Outputs
-from anabranch.operators.scale_join import ScaleJoin, ScaleJoinKernel
-from anabranch.operators.scale_join_bands import band
-from anabranch.operators.scale_join_pairs import Candidates, Condition
+from anabranch.operators.joins.conditions import Candidates, Condition, band
+from anabranch.operators.joins.scale_join import ScaleJoin, ScaleJoinKernel
 from anabranch.planning.plan import Plan
 from anabranch.running import start
 from anabranch.state.positions import Jumbo, Root

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from anabranch.columns.schemas import schema
     from anabranch.engines.handle import Result, Run
     from anabranch.engines.measuring.planned import plan
     from anabranch.errors import (
@@ -41,25 +42,29 @@ if TYPE_CHECKING:
         stamped,
     )
     from anabranch.io.spark import dataframe, each_batch
-    from anabranch.operators.aggregates import count, first, last, mean
-    from anabranch.operators.aggregates import max as max
-    from anabranch.operators.aggregates import min as min
-    from anabranch.operators.aggregates import sum as sum
+    from anabranch.operators.aggregates.functions import count, first, last, mean
+    from anabranch.operators.aggregates.functions import max as max
+    from anabranch.operators.aggregates.functions import min as min
+    from anabranch.operators.aggregates.functions import sum as sum
+    from anabranch.operators.aggregates.windows import count_window, session, sliding, tumbling
     from anabranch.operators.base import Operator
-    from anabranch.operators.invocation import Invocation, Reason
-    from anabranch.operators.keyed import KeyedState, keyed
-    from anabranch.operators.parse import parse_csv, parse_json
-    from anabranch.operators.parse_syslog import parse_syslog
-    from anabranch.operators.scale_join_bands import band
-    from anabranch.operators.schedule import Schedule
-    from anabranch.operators.schemas import schema
-    from anabranch.operators.screen import screen
-    from anabranch.operators.shapes import expand
-    from anabranch.operators.shapes import filter as filter
-    from anabranch.operators.shapes import map as map
-    from anabranch.operators.shared import Bucket, buckets_of, shared
-    from anabranch.operators.tuples import TupleOperator, partitioned, stateful, stateless
-    from anabranch.operators.windows import count_window, session, sliding, tumbling
+    from anabranch.operators.joins.conditions import band
+    from anabranch.operators.keyed.keyed import KeyedState, keyed
+    from anabranch.operators.keyed.shared import Bucket, buckets_of, shared
+    from anabranch.operators.parsing.parse import parse_csv, parse_json
+    from anabranch.operators.parsing.syslog import parse_syslog
+    from anabranch.operators.row_wise.screen import screen
+    from anabranch.operators.row_wise.shapes import expand
+    from anabranch.operators.row_wise.shapes import filter as filter
+    from anabranch.operators.row_wise.shapes import map as map
+    from anabranch.operators.tuple_style.invocation import Invocation, Reason
+    from anabranch.operators.tuple_style.schedule import Schedule
+    from anabranch.operators.tuple_style.tuples import (
+        TupleOperator,
+        partitioned,
+        stateful,
+        stateless,
+    )
     from anabranch.planning.machine import Machine
     from anabranch.planning.plan import Plan
     from anabranch.planning.profile import Profile
@@ -78,20 +83,20 @@ _NAMES_BY_MODULE = {
     "graph": "StateKind",
     "io": "call collect console csv files generate jsonl memory parquet redis_stream stamped",
     "io.spark": "dataframe each_batch",
-    "operators.aggregates": "count first last max mean min sum",
+    "operators.aggregates.functions": "count first last max mean min sum",
     "operators.base": "Operator",
-    "operators.invocation": "Invocation Reason",
-    "operators.keyed": "KeyedState keyed",
-    "operators.parse": "parse_csv parse_json",
-    "operators.parse_syslog": "parse_syslog",
-    "operators.scale_join_bands": "band",
-    "operators.schedule": "Schedule",
-    "operators.schemas": "schema",
-    "operators.screen": "screen",
-    "operators.shapes": "expand filter map",
-    "operators.shared": "Bucket buckets_of shared",
-    "operators.tuples": "TupleOperator partitioned stateful stateless",
-    "operators.windows": "count_window session sliding tumbling",
+    "operators.tuple_style.invocation": "Invocation Reason",
+    "operators.keyed.keyed": "KeyedState keyed",
+    "operators.parsing.parse": "parse_csv parse_json",
+    "operators.parsing.syslog": "parse_syslog",
+    "operators.joins.conditions": "band",
+    "operators.tuple_style.schedule": "Schedule",
+    "columns.schemas": "schema",
+    "operators.row_wise.screen": "screen",
+    "operators.row_wise.shapes": "expand filter map",
+    "operators.keyed.shared": "Bucket buckets_of shared",
+    "operators.tuple_style.tuples": "TupleOperator partitioned stateful stateless",
+    "operators.aggregates.windows": "count_window session sliding tumbling",
     "planning.machine": "Machine",
     "planning.plan": "Plan",
     "planning.profile": "Profile",

@@ -11,26 +11,26 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from anabranch.columns.schemas import SchemaLike
 from anabranch.errors import naming
 from anabranch.graph import StreamType
-from anabranch.operators import shapes
-from anabranch.operators.aggregate import aggregate
-from anabranch.operators.aggregates import Aggregate
-from anabranch.operators.aggregation import Emit
-from anabranch.operators.barrier import barrier
+from anabranch.operators.aggregates.aggregate import aggregate
+from anabranch.operators.aggregates.aggregation import Emit
+from anabranch.operators.aggregates.combine import combinable, split
+from anabranch.operators.aggregates.functions import Aggregate
+from anabranch.operators.aggregates.windows import Window
 from anabranch.operators.base import OnError, Operator
-from anabranch.operators.combine import combinable, split
-from anabranch.operators.deduplicate import deduplicate
-from anabranch.operators.join import join
-from anabranch.operators.lookup import How, lookup
-from anabranch.operators.reduce import Fold, reduce
-from anabranch.operators.scale_join import DEFAULT_BUCKETS, scale_join
-from anabranch.operators.scale_join_pairs import Condition
-from anabranch.operators.schemas import SchemaLike
+from anabranch.operators.joins.conditions import Condition
+from anabranch.operators.joins.join import join
+from anabranch.operators.joins.lookup import How, lookup
+from anabranch.operators.joins.scale_join import DEFAULT_BUCKETS, scale_join
+from anabranch.operators.keyed.deduplicate import deduplicate
+from anabranch.operators.keyed.top_n import top_n
+from anabranch.operators.row_wise import shapes
+from anabranch.operators.row_wise.union import Union
 from anabranch.operators.timed import Timed
-from anabranch.operators.top_n import top_n
-from anabranch.operators.union import Union
-from anabranch.operators.windows import Window
+from anabranch.operators.tuple_style.reduce import Fold, reduce
+from anabranch.operators.tuple_style.zip import zip_streams
 
 BatchFunction = Callable[[pa.RecordBatch], Any]
 Key = str | Sequence[str]
@@ -180,9 +180,9 @@ class Compositions:
         """
         return self._applied(name, lambda: scale_join(within, where, buckets, suffixes), other)
 
-    def barrier(self, name: str, *others: Self, key: Key | None = None) -> Self:
+    def zip(self, name: str, *others: Self, key: Key | None = None) -> Self:
         """One tuple from each stream, as soon as each has one."""
-        return self._applied(name, lambda: barrier(1 + len(others), key), *others)
+        return self._applied(name, lambda: zip_streams(1 + len(others), key), *others)
 
     def top_n(
         self,

@@ -196,6 +196,11 @@ def require_kind(argument: str, value: object, kind: type) -> None:
         )
 
 
+def is_count(value: object, least: int) -> bool:
+    """Whether a value the user gave is a whole number of at least so much."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
 def nearest(value: object, known: Iterable[str], otherwise: str = "choose one of those") -> str:
     """Return what to do about a name that is not among the known ones.
 

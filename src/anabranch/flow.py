@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.columns.schemas import without_dictionaries
 from anabranch.compositions import Compositions
 from anabranch.errors import BuildError, SchemaError, Subject, chosen
 from anabranch.events import Shape, StepShape, StreamShape
@@ -19,7 +20,6 @@ from anabranch.graph import Graph, Output, Resolved, Role, StreamType
 from anabranch.io.sink import Sink, require_sink
 from anabranch.io.source import Source, require_source
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, whole_of
-from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.positions import Jumbo, Root
 
 DEFAULT_BUCKETS = 256

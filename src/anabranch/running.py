@@ -14,12 +14,11 @@ from anabranch.adapt.policy import Policy
 from anabranch.adapt.tuning import Tuner, chosen
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.engine import Options
-from anabranch.engines.handle import Result, Run
-from anabranch.engines.listeners import Listener
+from anabranch.engines.handle import Listener, Result, Run
 from anabranch.engines.registry import Simulated, engine_of
 from anabranch.errors import BuildError, Subject, require_kind
 from anabranch.flow import Flow
-from anabranch.io.directory import require_apart
+from anabranch.io.directory_sink import require_apart
 from anabranch.planning.for_flow import require_flow
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.adapt.policies.organic import Organic
-from anabranch.adapt.policy import Pace
+from anabranch.adapt.policy import Cadence
 from anabranch.events import Observation
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
 from tests.adapt.scripted import ScriptedRun, observation
 
-QUICK = Pace(settle=0, periods=1, most=1)
+QUICK = Cadence(settle=0, periods=1, most=1)
 """Every period is a decision or a verdict."""
 
 PAPER = Organic(pace=QUICK, stateless=False)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from anabranch.adapt.controller import Controller
+from anabranch.adapt.history import History, Limits
 from anabranch.adapt.policy import Policy
-from anabranch.adapt.seen import Limits, Seen
 from anabranch.adapt.topology import Topology
 from anabranch.events import (
     BatchTimes,
@@ -83,9 +83,9 @@ def seen(
     *window: Observation,
     limits: Limits = ROOMY,
     model: Model | None = None,
-) -> Seen:
+) -> History:
     """What a policy sees; one quiet second when no observation is given."""
-    return Seen(Topology.of(flow), plan, window or (observation(plan),), limits, model)
+    return History(Topology.of(flow), plan, window or (observation(plan),), limits, model)
 
 
 @dataclass

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from anabranch.adapt.controller import Controller
 from anabranch.adapt.guards import threads
+from anabranch.adapt.history import Limits
 from anabranch.adapt.policies.auto import Auto
-from anabranch.adapt.seen import Limits
 from anabranch.adapt.topology import Topology
 from anabranch.graph import StateKind
 from anabranch.planning.plan import Plan

@@ -10,13 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.adapt.policies import balance
-from anabranch.adapt.policies.balance import Balance
-from anabranch.adapt.reckoning.region_loads import loads_of, split
+from anabranch.adapt.policies.balance import Balance, loads_of, split
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.events import HotKey, Observation
 from anabranch.graph import StateKind
-from anabranch.planning.balancing import replica_loads
-from anabranch.planning.bucket_map import balanced, moved
+from anabranch.planning.bucket_map import balanced, moved, replica_loads
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, chain
 from tests.adapt.scripted import ScriptedRun, observation, seen

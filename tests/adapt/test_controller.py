@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from anabranch.adapt import controller
-from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
-from anabranch.adapt.seen import Seen
+from anabranch.adapt.history import History
+from anabranch.adapt.policy import Cadence, Outcome, Proposal, Trial, Verdict
 from anabranch.adapt.tuning import Tuner
 from anabranch.apps import word_count
 from anabranch.engines.handle import Run
@@ -29,19 +29,19 @@ class Wish:
     raises_in_judge: bool = False
     instead: Plan | None = None
     name = "wish"
-    pace = Pace(settle=1, periods=2, most=4)
+    pace = Cadence(settle=1, periods=2, most=4)
 
     def begin(self) -> int:
         return 0
 
-    def decide(self, memory: int, seen: Seen) -> tuple[int, Proposal | None]:
+    def decide(self, memory: int, seen: History) -> tuple[int, Proposal | None]:
         if self.raises:
             raise ZeroDivisionError("no tuples")
         if memory >= len(self.plans):
             return memory, None
         return memory + 1, Proposal(self.plans[memory], f"plan {memory}", self.trial)
 
-    def judge(self, memory: int, seen: Seen, trial: Trial) -> tuple[int, Verdict]:
+    def judge(self, memory: int, seen: History, trial: Trial) -> tuple[int, Verdict]:
         if self.raises_in_judge:
             raise ZeroDivisionError("no rate")
         then = Proposal(self.instead, "another way") if self.instead else None
@@ -264,19 +264,19 @@ class Widening:
 
     looked: list[list[float]] = field(default_factory=list)
     name = "widening"
-    pace = Pace(settle=0, periods=1, most=4)
+    pace = Cadence(settle=0, periods=1, most=4)
 
     def begin(self) -> None:
         return None
 
-    def decide(self, memory: None, seen: Seen) -> tuple[None, Proposal | None]:
+    def decide(self, memory: None, seen: History) -> tuple[None, Proposal | None]:
         self.looked.append([each.at_s for each in seen.window])
         if len(seen.window) < 3:
             return None, None
         replicas = seen.plan.region("count").replicas + 1
         return None, Proposal(seen.plan.with_replicas("count", replicas), "wider", trial=False)
 
-    def judge(self, memory: None, seen: Seen, trial: Trial) -> tuple[None, Verdict]:
+    def judge(self, memory: None, seen: History, trial: Trial) -> tuple[None, Verdict]:
         raise AssertionError("nothing is tried")
 
 

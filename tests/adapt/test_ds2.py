@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.adapt.estimates.measured import demanded
 from anabranch.adapt.guards import threads
+from anabranch.adapt.history import Limits
 from anabranch.adapt.policies.ds2 import Ds2
-from anabranch.adapt.reckoning.true_rates import demanded
-from anabranch.adapt.seen import Limits
 from anabranch.planning.plan import Plan
 from tests.adapt.linear_system import (
     NAMES,

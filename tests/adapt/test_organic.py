@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.adapt.policies.organic import Organic
-from anabranch.adapt.policies.organic_parts.changes import Actions, best_cut, split_utility
+from anabranch.adapt.history import History, Limits
+from anabranch.adapt.policies.organic import Actions, Organic, best_cut, split_utility
 from anabranch.adapt.policy import Outcome, Trial
 from anabranch.adapt.registry import policy
-from anabranch.adapt.seen import Limits, Seen
 from anabranch.planning.plan import Plan
 from tests.adapt.organic_worlds import PAPER, QUICK, World, lines, run_in, shape
 from tests.adapt.scripted import ROOMY, seen
@@ -31,13 +30,13 @@ def looked(
     costs: dict[str, float] = EXAMPLE,
     rate: float = 1000.0,
     limits: Limits = ROOMY,
-) -> Seen:
+) -> History:
     """A period in which all pipelines of the region are equally busy."""
     world = World(rate, {"a": [busy] * len(plan.region("a").pipelines)}, costs)
     return seen(FLOW, plan, world.observed(plan, 1), limits=limits)
 
 
-def decided(seen: Seen, joker: Organic = PAPER) -> Plan | None:
+def decided(seen: History, joker: Organic = PAPER) -> Plan | None:
     """The plan that a policy proposes at first sight."""
     _, proposal = joker.decide(joker.begin(), seen)
     return None if proposal is None else proposal.plan
@@ -351,7 +350,7 @@ class TestLoad:
     def test_while_a_region_adapts_the_metrics_of_others_stay(self):
         flow, plan = two_regions()
 
-        def look(plan: Plan, rate: float) -> Seen:
+        def look(plan: Plan, rate: float) -> History:
             return seen(flow, plan, World(rate, {"a": [0.9], "b": [0.3]}).observed(plan, 1))
 
         before = look(plan, 1000.0)

@@ -7,11 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.adapt.guards import beyond
-from anabranch.adapt.policies.organic import Organic
-from anabranch.adapt.policies.organic_parts.changes import Actions, best_cut, split_utility
-from anabranch.adapt.policies.organic_parts.memory import Remembered
-from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
-from anabranch.adapt.seen import Limits, Seen
+from anabranch.adapt.history import History, Limits
+from anabranch.adapt.policies.organic import Actions, Organic, Remembered, best_cut, split_utility
+from anabranch.adapt.policy import Cadence, Outcome, Proposal, Trial, Verdict
 from tests.adapt.organic_worlds import QUICK, chances, run_in
 from tests.adapt.scripted import ScriptedRun
 from tests.planning.described_flows import built
@@ -54,20 +52,20 @@ class Watched:
     """A policy whose answers are noted."""
 
     policy: Organic
-    pace: Pace = QUICK
+    pace: Cadence = QUICK
     name: str = "organic"
-    decisions: list[tuple[Remembered, Seen, Proposal | None]] = field(default_factory=list)
-    verdicts: list[tuple[Remembered, Seen, Trial, Verdict]] = field(default_factory=list)
+    decisions: list[tuple[Remembered, History, Proposal | None]] = field(default_factory=list)
+    verdicts: list[tuple[Remembered, History, Trial, Verdict]] = field(default_factory=list)
 
     def begin(self) -> Remembered:
         return self.policy.begin()
 
-    def decide(self, memory: Remembered, seen: Seen) -> tuple[Remembered, Proposal | None]:
+    def decide(self, memory: Remembered, seen: History) -> tuple[Remembered, Proposal | None]:
         after, proposal = self.policy.decide(memory, seen)
         self.decisions.append((memory, seen, proposal))
         return after, proposal
 
-    def judge(self, memory: Remembered, seen: Seen, trial: Trial) -> tuple[Remembered, Verdict]:
+    def judge(self, memory: Remembered, seen: History, trial: Trial) -> tuple[Remembered, Verdict]:
         after, verdict = self.policy.judge(memory, seen, trial)
         self.verdicts.append((memory, seen, trial, verdict))
         return after, verdict

@@ -7,10 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.adapt.guards import beyond
-from anabranch.adapt.policies.stela import Projection, Stela, effective_share, project
-from anabranch.adapt.reckoning.streams import RegionStream, region_streams
+from anabranch.adapt.history import Limits
+from anabranch.adapt.policies.stela import (
+    Projection,
+    RegionStream,
+    Stela,
+    effective_share,
+    project,
+    region_streams,
+)
 from anabranch.adapt.registry import policy
-from anabranch.adapt.seen import Limits
 from anabranch.events import Observation
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan

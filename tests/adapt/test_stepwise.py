@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from anabranch.adapt.history import Limits
 from anabranch.adapt.policies.stepwise import Stepwise
-from anabranch.adapt.policies.stepwise_parts.progress import Phase, Progress, latency_ms
+from anabranch.adapt.policies.stepwise_profile import Phase, Profiling, latency_ms
 from anabranch.adapt.policy import Outcome, Proposal, Trial
 from anabranch.adapt.registry import policy
-from anabranch.adapt.seen import Limits
 from anabranch.events import Observation
 from anabranch.planning.plan import Plan
 from tests.adapt.flows_of_regions import graph_of_regions
@@ -99,8 +99,8 @@ def test_where_no_throttle_helps_throughput_counts() -> None:
 # The third step
 
 
-def third_step(**changes: object) -> tuple[Stepwise, Progress]:
-    memory = replace(Progress(phase=Phase.OPERATORS, wish=START, cores=12), **changes)  # type: ignore[arg-type]
+def third_step(**changes: object) -> tuple[Stepwise, Profiling]:
+    memory = replace(Profiling(phase=Phase.OPERATORS, wish=START, cores=12), **changes)  # type: ignore[arg-type]
     return Stepwise(), memory
 
 
@@ -133,7 +133,7 @@ def test_the_operator_of_the_highest_capacity_is_tried_first(features: object) -
     assert memory.trying == "split"
 
 
-def judged(rate: float, features: object) -> tuple[Progress, Outcome, Stepwise]:
+def judged(rate: float, features: object) -> tuple[Profiling, Outcome, Stepwise]:
     stepwise, memory = third_step(features=features)
     window = [waiting(START, BUSY, rate=1000.0 + wobble) for wobble in (-5, 0, 5)]
     before = seen(FLOW, START, *window, limits=LIMITS)

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.adapt.guards import beyond
+from anabranch.adapt.history import History, Limits
 from anabranch.adapt.policies.stepwise import Stepwise
-from anabranch.adapt.seen import Limits, Seen
 from anabranch.adapt.topology import Topology
 from tests.adapt.scripted import ScriptedRun
 from tests.adapt.word_count_cluster import FLOW, START, Cluster
@@ -44,7 +44,7 @@ def test_decisions_depend_on_memory_and_measurements_alone(cluster: Cluster) -> 
     memory, twin, plan = stepwise.begin(), other.begin(), START
     for look in range(8):
         window = tuple(cluster.second(plan, 10 * look + second) for second in range(10))
-        seen = Seen(topology, plan, window, limits)
+        seen = History(topology, plan, window, limits)
         before = memory
         memory, found = stepwise.decide(memory, seen)
         twin, same = other.decide(twin, seen)

@@ -7,18 +7,19 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
 from anabranch.adapt.guards import beyond
-from anabranch.adapt.policies.stepwise_parts.evidence import Change, compared
-from anabranch.adapt.policies.stepwise_parts.moves import (
+from anabranch.adapt.history import Limits
+from anabranch.adapt.policies.stepwise_profile import (
     Move,
     Side,
     Throttle,
+    Trend,
+    compared,
     grown_by,
     next_move,
     read_more,
     throttled,
     with_replicas,
 )
-from anabranch.adapt.seen import Limits
 from anabranch.planning.plan import Plan
 from tests.adapt.flows_of_regions import line_of_regions
 from tests.adapt.scripted import seen
@@ -26,7 +27,7 @@ from tests.adapt.scripted import seen
 FLOW = line_of_regions("parse", "split", "count")
 START = Plan.sequential(FLOW)
 RATIOS = {"parse": 2, "split": 2, "count": 3}
-UP, SAME, DOWN = Change.INCREASED, Change.UNCHANGED, Change.DECREASED
+UP, SAME, DOWN = Trend.INCREASED, Trend.UNCHANGED, Trend.DECREASED
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ UP, SAME, DOWN = Change.INCREASED, Change.UNCHANGED, Change.DECREASED
     ],
 )
 def test_algorithm_2(
-    change: Change, last: Side, in_time: bool, far_below: bool, expected: Move
+    change: Trend, last: Side, in_time: bool, far_below: bool, expected: Move
 ) -> None:
     assert next_move(change, last, in_time, far_below) is expected
 
@@ -130,7 +131,7 @@ def test_the_test_agrees_with_that_of_scipy_on_samples() -> None:
     ],
 )
 def test_a_change_is_significant_and_large_enough(
-    before: list[float], after: list[float], expected: Change
+    before: list[float], after: list[float], expected: Trend
 ) -> None:
     assert compared(before, after) is expected
 

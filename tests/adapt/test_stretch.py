@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.adapt.guards import threads
+from anabranch.adapt.history import Limits
 from anabranch.adapt.policies.stretch import Stretch
-from anabranch.adapt.seen import Limits
 from anabranch.planning.plan import Plan
 from tests.adapt.linear_system import three_regions, two_steps_of_one_region
 from tests.adapt.scripted import observation, seen

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.adapt.guards import beyond
+from anabranch.adapt.history import Limits
 from anabranch.adapt.policies.threshold import Threshold
 from anabranch.adapt.policy import Proposal
 from anabranch.adapt.registry import policy
-from anabranch.adapt.seen import Limits
 from anabranch.events import Observation
 from anabranch.planning.plan import Plan
 from tests.adapt.flows_of_regions import line_of_regions

@@ -10,11 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import anabranch as ab
+from anabranch.adapt.history import History
 from anabranch.adapt.policies.auto import Auto
-from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
-from anabranch.adapt.seen import Seen
+from anabranch.adapt.policy import Cadence, Outcome, Proposal, Trial, Verdict
 from anabranch.apps import word_count
 from anabranch.engines.handle import Result
+from anabranch.engines.measuring.busy_flows import busy_flow
 from anabranch.engines.registry import Simulated
 from anabranch.events import Decision
 from anabranch.flow import Flow
@@ -22,7 +23,6 @@ from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, chain
-from anabranch.testing.busy import busy_flow
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.conftest import spark
 from tests.sampling import thorough
@@ -48,12 +48,12 @@ class Restless:
     """Tries another plan in every period, and takes every second one back."""
 
     name = "restless"
-    pace = Pace(settle=0, periods=1, most=1)
+    pace = Cadence(settle=0, periods=1, most=1)
 
     def begin(self) -> int:
         return 0
 
-    def decide(self, memory: int, seen: Seen) -> tuple[int, Proposal | None]:
+    def decide(self, memory: int, seen: History) -> tuple[int, Proposal | None]:
         region = next(r for r in seen.topology.working if r.mapped)
         whole = seen.plan.with_pipelines(region.name, len(region.steps))
         ways = [
@@ -64,7 +64,7 @@ class Restless:
         plan = next(way for way in ways[memory % 3 :] + ways if way not in seen.barred)
         return memory + 1, Proposal(plan, f"turn {memory}")
 
-    def judge(self, memory: int, seen: Seen, trial: Trial) -> tuple[int, Verdict]:
+    def judge(self, memory: int, seen: History, trial: Trial) -> tuple[int, Verdict]:
         outcome = Outcome.REVERTED if memory % 2 else Outcome.KEPT
         return memory, Verdict(outcome, "gained nothing")
 
@@ -75,7 +75,7 @@ class Broken(Restless):
 
     name = "broken"
 
-    def decide(self, memory: int, seen: Seen) -> tuple[int, Proposal | None]:
+    def decide(self, memory: int, seen: History) -> tuple[int, Proposal | None]:
         raise KeyError("a region that is not there")
 
 
@@ -201,7 +201,7 @@ def _whole(profile):  # type: ignore[no-untyped-def]
 def test_auto_finds_a_wider_plan_for_a_run_on_threads() -> None:
     """A small one; the benchmark `adaptation` shows what it is worth."""
     flow = word_count.build(rows=None).writing({"out": ab.call(lambda batch, number: None)})
-    quick = Auto(pace=Pace(settle=0, periods=1, most=1))
+    quick = Auto(pace=Cadence(settle=0, periods=1, most=1))
     start = Plan.sequential(flow).with_source("lines", batch_rows=16_384)
     handle = ab.start(flow, engine="local", plan=start, policy=quick)
     for _ in range(800):

@@ -20,7 +20,7 @@ import pyarrow as pa
 from anabranch.apps import APPS
 from anabranch.flow import Flow
 from anabranch.graph import Output
-from anabranch.testing.recording import Recording
+from anabranch.testing.checking import Recording
 
 Row = dict[str, Any]
 Rows = dict[str, list[Row]]

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from anabranch.apps.nexmark import build
 from anabranch.graph import Role
-from anabranch.testing.recording import Recording
+from anabranch.testing.checking import Recording
 from anabranch.testing.sequential import run_sequential
 
 NOON = datetime(2015, 7, 15, 12)

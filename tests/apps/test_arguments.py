@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from anabranch.apps import APPS
-from anabranch.apps.parts.arguments import (
+from anabranch.apps.kit.arguments import (
     a_count,
     a_duration,
     a_number,

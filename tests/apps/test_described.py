@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.apps import APPS
-from anabranch.apps.parts.described import as_text, settings_of, what_comes_out
 from anabranch.cli.finding import as_value
+from anabranch.cli.listing import as_text, settings_of, what_comes_out
 from anabranch.testing.sequential import run_sequential
 from tests.apps.nexmark_rows import at, auction, bid, fed
 

@@ -9,10 +9,10 @@ import pytest
 
 import anabranch as ab
 from anabranch.apps import fraud_detection
-from anabranch.apps.parts.draws import draws
+from anabranch.apps.kit.draws import draws
+from anabranch.cli.writing import save
 from anabranch.errors import BuildError
 from anabranch.io import memory
-from anabranch.io.saving import save
 from anabranch.testing.sequential import run_sequential
 from tests.sampling import thorough
 

@@ -11,7 +11,7 @@ import pytest
 from anabranch.apps import APPS
 from anabranch.flow import Flow
 from anabranch.operators.timed import Timed
-from anabranch.testing.recording import Recording
+from anabranch.testing.checking import Recording
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import EVERYTHING, cases
 from tests.sampling import few

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
-from anabranch.apps.parts.inputs import paths_of, read_rows
+from anabranch.apps.kit.inputs import paths_of, read_rows
 from anabranch.errors import SchemaError, SourceError, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.io import collect

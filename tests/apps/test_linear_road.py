@@ -12,9 +12,9 @@ import pytest
 import anabranch as ab
 from anabranch.apps import linear_road
 from anabranch.apps.linear_road.data import FEET_A_SEGMENT, REPORTS
+from anabranch.cli.writing import save
 from anabranch.errors import BuildError
 from anabranch.io import memory
-from anabranch.io.saving import save
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import cases, rows_of
 from tests.apps.linear_road_rows import (

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from anabranch.apps import log_watch, network_monitoring
-from anabranch.apps.parts.log_files import day_of_end, log_files
+from anabranch.apps.kit.log_files import day_of_end, log_files
 from anabranch.errors import BuildError
-from anabranch.operators.parse_syslog import Syslog
+from anabranch.operators.parsing.syslog import Syslog
 from anabranch.testing.sequential import run_sequential
 
 FAILED = "web sshd[7]: Failed password for root from 192.0.2.7 port 4242 ssh2"

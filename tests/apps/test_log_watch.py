@@ -12,7 +12,7 @@ from anabranch.errors import BuildError
 from anabranch.flow import Stream
 from anabranch.graph import Output, Role
 from anabranch.io import collect, memory
-from anabranch.operators.parse_syslog import MONTHS
+from anabranch.operators.parsing.syslog import MONTHS
 from anabranch.planning.regions import regions
 from anabranch.testing.sequential import run_sequential
 from tests.sampling import thorough

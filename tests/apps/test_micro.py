@@ -177,7 +177,7 @@ def test_the_papers_numbers_are_the_defaults():
     shapes = micro.SHAPES
     assert shapes["single-region"].work.operators == 4
     assert (shapes["linear"].work.operators, shapes["linear"].work.multiplications) == (3, 10_000)
-    assert micro.Work().wait_ms == 5.0
+    assert micro.OperatorWork().wait_ms == 5.0
 
 
 def test_all_shapes_are_applications():

@@ -9,7 +9,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.apps.nexmark import build
-from anabranch.apps.nexmark.closing import WinningBidsKernel
+from anabranch.apps.nexmark.winning import WinningBidsKernel
 from anabranch.graph import Role, StateKind
 from anabranch.testing.sequential import run_sequential
 from tests.apps.nexmark_rows import ask, at, auction, bid, fed, found

@@ -6,9 +6,9 @@ import pytest
 
 import anabranch as ab
 from anabranch.apps.nexmark import QUERIES, Summary, build
+from anabranch.cli.writing import save
 from anabranch.errors import AnabranchError
 from anabranch.graph import Role
-from anabranch.io.saving import save
 from anabranch.testing.sequential import run_sequential
 from tests.apps.nexmark_rows import ask, at, auction, bid, fed, found
 from tests.sampling import thorough

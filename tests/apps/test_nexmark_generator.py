@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.apps.nexmark import build
 from anabranch.apps.nexmark.events import AUCTION, BID, KINDS, PERSON
-from anabranch.apps.nexmark.generator import Pace, rows_of
+from anabranch.apps.nexmark.generator import EventRate, rows_of
 from anabranch.errors import AnabranchError
 from anabranch.io import generate
 
@@ -18,7 +18,7 @@ BEGIN = datetime(2015, 7, 15)
 
 def events(kind, columns, rows, *, seed=0, rate_per_s=10_000.0, delayed=0.0):
     """Some columns of a kind of events."""
-    made = rows_of(KINDS[kind].rows, columns.names, Pace(rate_per_s, delayed))
+    made = rows_of(KINDS[kind].rows, columns.names, EventRate(rate_per_s, delayed))
     return generate(made, columns, rows=rows, seed=seed).read("generated", 0, rows).batch
 
 
@@ -124,7 +124,7 @@ def test_rows_follow_from_the_seed_and_their_number():
     one, same, other = (events("bid", BID, 3000, seed=n, delayed=0.1) for n in (1, 1, 2))
     assert one == same
     assert one != other
-    made = rows_of(KINDS["bid"].rows, BID.names, Pace(10_000.0, 0.1))
+    made = rows_of(KINDS["bid"].rows, BID.names, EventRate(10_000.0, 0.1))
     part = generate(made, BID, rows=3000, seed=1).read("generated", 1500, 1000).batch
     assert part == one.slice(1500, 1000)
 

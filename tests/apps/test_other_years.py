@@ -15,7 +15,7 @@ from anabranch.apps import APPS
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io import memory
-from anabranch.testing.recording import Recording
+from anabranch.testing.checking import Recording
 from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import EVERYTHING, cases

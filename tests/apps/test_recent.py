@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.apps.parts.recent import Recent
-from anabranch.operators.runs import Runs
+from anabranch.apps.kit.recent import Recent
+from anabranch.columns.groups import Runs
 
 GROUPS = 3
 ANY = st.integers(-(2**63), 2**63 - 1)

@@ -11,9 +11,9 @@ import pytest
 
 import anabranch as ab
 from anabranch.apps import spike_detection
+from anabranch.cli.writing import save
 from anabranch.errors import BuildError
 from anabranch.io import memory
-from anabranch.io.saving import save
 from anabranch.testing.sequential import run_sequential
 
 

@@ -6,10 +6,10 @@ from datetime import date, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from anabranch.apps.parts.columns import LINES
-from anabranch.apps.parts.ssh_log import KINDS, attempts, log_lines
+from anabranch.apps.kit.columns import LINES
+from anabranch.apps.kit.ssh_log import KINDS, attempts, log_lines
 from anabranch.io import generate
-from anabranch.operators.parse_syslog import parse_syslog
+from anabranch.operators.parsing.syslog import parse_syslog
 
 LATENESS = timedelta(seconds=10)
 MANY = 60_000

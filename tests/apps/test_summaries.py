@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from anabranch.apps import APPS
-from anabranch.apps.parts import summary as summary_module
-from anabranch.apps.parts.summary import Condensed, distinct, first, greatest, grouped, last
+from anabranch.apps.kit import summary as summary_module
+from anabranch.apps.kit.summary import Condensed, distinct, first, greatest, grouped, last
 from anabranch.cli.results import Results
 from anabranch.engines.memory import keep_freed_memory
 from anabranch.running import run

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from anabranch.apps import APPS
-from anabranch.apps.parts.wanted import NESTED_ROWS, ROWS, what_goes_in
+from anabranch.apps.kit.columns import NESTED_ROWS, ROWS, what_goes_in
 from anabranch.cli.finding import find_flow
+from anabranch.cli.writing import save
 from anabranch.graph import Role
-from anabranch.io.saving import save
 from anabranch.testing.sequential import run_sequential
 
 HOOKS = Path(__file__).resolve().parents[2] / "docs" / "hooks"

@@ -19,7 +19,7 @@ import pyarrow as pa
 import anabranch as ab
 from anabranch.apps import APPS
 from anabranch.flow import Flow
-from anabranch.testing.recording import Recording
+from anabranch.testing.checking import Recording
 from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import cases

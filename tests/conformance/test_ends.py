@@ -15,9 +15,9 @@ from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow, Order
 from anabranch.graph import Output, Role
 from anabranch.planning.plan import Plan
+from anabranch.testing.checking import Recording
 from anabranch.testing.compare import difference
 from anabranch.testing.on_engine import small_batches
-from anabranch.testing.recording import Recording
 from anabranch.testing.sequential import run_sequential
 from tests.conformance.flows import NAMES, built, subject
 from tests.conformance.ways import SLOW, marked, options_of, run_by, wide

@@ -10,15 +10,15 @@ import pyarrow as pa
 
 import anabranch as ab
 from anabranch.adapt.policies.balance import Balance
-from anabranch.adapt.policy import Pace
+from anabranch.adapt.policy import Cadence
+from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.flow import Flow
 from anabranch.io.collect_sink import CollectSink
 from anabranch.planning.bucket_map import BucketMap, balanced
 from anabranch.planning.plan import Plan
-from anabranch.state.hashing import bucket_of, hash_columns
 
 BUCKETS = 16
-QUICK = Balance(pace=Pace(settle=0, periods=1, most=1), least_busy=0.0)
+QUICK = Balance(pace=Cadence(settle=0, periods=1, most=1), least_busy=0.0)
 """The policy, as fast as it can be: every period decides or judges."""
 
 SCHEMA = pa.schema([("k", pa.int64())])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.engines.bucket_loads import (
     KEPT_DRAWS,
     BucketLoads,
@@ -20,7 +21,6 @@ from anabranch.events import HotKey
 from anabranch.planning.bucket_map import balanced
 from anabranch.planning.plan import RegionPlan
 from anabranch.planning.regions import Region, RegionKind
-from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.positions import Jumbo, Positions
 
 BUCKETS = 16

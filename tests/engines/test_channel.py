@@ -9,8 +9,8 @@ from anabranch.engines.routing import Router
 from anabranch.errors import StateError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
-from anabranch.operators.shared import shared
-from anabranch.operators.tuples import partitioned, stateful
+from anabranch.operators.keyed.shared import shared
+from anabranch.operators.tuple_style.tuples import partitioned, stateful
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import regions
 from anabranch.state.positions import Jumbo, Positions, Root

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from anabranch.state.parking_place import lot_directory
+from anabranch.engines.spark.state_cache import cache_directory
 
 SECONDS = float(os.environ.get("ANABRANCH_SOAK_SECONDS", "600"))
 WARM_UP = 1 / 3
@@ -63,7 +63,7 @@ def test_memory_is_flat_after_the_warm_up(
     with open(tmp_path / "said", "w+b") as said:
         run = subprocess.Popen(command, stdout=said, stderr=said)
         try:
-            samples = list(watched(run, lot_directory(str(checkpoint))))
+            samples = list(watched(run, cache_directory(str(checkpoint))))
         finally:
             run.kill()
             run.wait()

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import anabranch as ab
 from anabranch.cli import cli
-from anabranch.engines.checkpoint.locations import absolute, storage_at
+from anabranch.engines.checkpoint.storage import absolute, storage_at
 from anabranch.errors import AnabranchError, SinkError, SourceError, StateError
 from anabranch.io.local_paths import local_path, remote_scheme
 from anabranch.io.reading_back import read_back

@@ -18,13 +18,13 @@ import pytest
 
 import anabranch as ab
 from anabranch.adapt.policies.stepwise import Stepwise
-from anabranch.adapt.policy import Pace
+from anabranch.adapt.policy import Cadence
 from anabranch.engines.local import engine as local_engine
 from anabranch.errors import SourceError
 from anabranch.events import Decision, Event, Observation, Observed, Reconfiguration
 from anabranch.io.reading_back import read_back
 from anabranch.io.redis_client import END, StreamClient
-from anabranch.io.replaying import Replay
+from anabranch.io.replaying import StreamReplay
 from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 from tests.engines.local.handmade import wait_until
@@ -312,7 +312,7 @@ def test_a_rate_above_capacity_is_answered_by_recalibration_and_the_backlog_drai
         (EASY_PER_S / 2, watcher.is_served),
     )
     client = StreamClient(redis_server.url, stream)
-    replay = Replay(numbers, client, rates, clock=rates.clock)
+    replay = StreamReplay(numbers, client, rates, clock=rates.clock)
 
     def generate() -> None:
         replay.run(seconds=FOREVER_S)
@@ -324,7 +324,7 @@ def test_a_rate_above_capacity_is_answered_by_recalibration_and_the_backlog_drai
         flow,
         engine="local",
         plan=Plan.sequential(flow).with_source("rows", batch_rows=256, in_flight_limit=1024),
-        policy=Stepwise(pace=Pace(settle=1, periods=2, most=10), patience=1),
+        policy=Stepwise(pace=Cadence(settle=1, periods=2, most=10), patience=1),
         listener=watcher.hear,
     )
     generator.join()

@@ -12,7 +12,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import AnabranchError, SchemaError, SourceError
-from anabranch.io import redis_landmarks, redis_stream
+from anabranch.io import redis_source, redis_stream
 from anabranch.io import redis_stream as redis_stream_of
 from anabranch.io.redis_client import END
 from anabranch.io.source import Extent
@@ -27,7 +27,7 @@ NUMBER = "n: int64"
 @pytest.fixture(autouse=True)
 def near_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     """So near that some hundred rows have many, and are fetched in many goes."""
-    monkeypatch.setattr(redis_landmarks, "SPACING", 8)
+    monkeypatch.setattr(redis_source, "SPACING", 8)
     monkeypatch.setattr(sys.modules[redis_stream_of.__module__], "FETCH_ROWS", 7)
 
 
@@ -159,7 +159,7 @@ def test_a_reader_that_may_not_remove_false_landmarks_finds_rows_too(redis_serve
     source = redis_stream(looking_at(redis_server), stream, NUMBER)
     asked = fetches_of(source)
     assert read(source, 290, 3) == [1290, 1291, 1292]
-    assert len(asked) < redis_landmarks.MOST_REFUSED + 300 / 7 + 5
+    assert len(asked) < redis_source.MOST_REFUSED + 300 / 7 + 5
     noted = redis_server.client.zcard(f"{stream}:anabranch-rows")
     assert noted == 38  # as many as before
 

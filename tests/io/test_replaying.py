@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import BuildError, SourceError
 from anabranch.io import memory
-from anabranch.io.pacing import Steps
-from anabranch.io.replaying import SENT_TOGETHER, Replay
+from anabranch.io.replaying import SENT_TOGETHER, Steps, StreamReplay
 
 rates = st.integers(0, 5000).map(float)
 
@@ -91,12 +90,14 @@ class Sent:
         return [int(e["n"]) for _, batch in self.batches for e in batch if "n" in e]
 
 
-def replay(rows: int, steps: str, time: Time | None = None, **options: Any) -> tuple[Replay, Sent]:
+def replay(
+    rows: int, steps: str, time: Time | None = None, **options: Any
+) -> tuple[StreamReplay, Sent]:
     time = time or Time()
     sent = Sent(time)
     source = memory([{"n": n} for n in range(rows)])
     options = {"clock": time.clock, "sleep": time.sleep, **options}
-    return Replay(source, sent, Steps.parse(steps), **options), sent
+    return StreamReplay(source, sent, Steps.parse(steps), **options), sent
 
 
 def test_every_row_is_sent_once_in_its_turn_and_evenly():
@@ -137,7 +138,7 @@ def test_a_replay_ends_where_it_is_told_to(options, limits, numbers):
 def test_a_file_without_rows_is_not_repeated_for_ever():
     source = memory([], schema=memory([{"n": 1}]).schema)
     time = Time()
-    run = Replay(
+    run = StreamReplay(
         source,
         Sent(time),
         Steps.constant(5),

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.engines.checkpoint.local_storage import LocalStorage
 from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.engines.checkpoint.sinks import OUTBOX, OutboxStage, Sinks
+from anabranch.engines.checkpoint.storage import LocalStorage
 from anabranch.errors import BuildError, SinkError
 from anabranch.io import read_back
 from anabranch.io.sink import Form, PositionRange, Receipt

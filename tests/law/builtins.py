@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from anabranch.flow import Stream
 from anabranch.io import collect
-from anabranch.operators.aggregates import count, first, last, max, mean, min, sum
-from anabranch.operators.scale_join_bands import band
-from anabranch.operators.windows import count_window, session, sliding, tumbling
+from anabranch.operators.aggregates.functions import count, first, last, max, mean, min, sum
+from anabranch.operators.aggregates.windows import count_window, session, sliding, tumbling
+from anabranch.operators.joins.conditions import band
 from tests.law.operators import BIG, COLUMNS
 
 Step = Callable[[str, Stream], Stream]
@@ -118,7 +118,7 @@ def _lower_key(left: Any, right: Any) -> Any:
 
 
 def _barrier(name: str, left: Stream, right: Stream) -> Stream:
-    made = left.barrier(name, right, key="k")
+    made = left.zip(name, right, key="k")
     return _back(name, made, made.schema.names[0], made.schema.names[1], "v", "v_2")
 
 

@@ -17,7 +17,7 @@ from anabranch.flow import Flow, Stream
 from anabranch.graph import StateKind
 from anabranch.io import collect, memory
 from anabranch.io.source import Extent, Source
-from anabranch.operators.schedule import Schedule
+from anabranch.operators.tuple_style.schedule import Schedule
 from anabranch.planning.plan import Plan
 from anabranch.testing.random_plans import random_plan
 from tests.law import operators as ops

@@ -11,12 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.graph import StateKind
-from anabranch.operators.invocation import Invocation, Reason
-from anabranch.operators.keyed import keyed
-from anabranch.operators.schedule import Schedule
-from anabranch.operators.shapes import expand, flat_map, map
-from anabranch.operators.shared import buckets_of, shared
-from anabranch.operators.tuples import FunctionOperator, partitioned, stateful, stateless
+from anabranch.operators.keyed.keyed import keyed
+from anabranch.operators.keyed.shared import buckets_of, shared
+from anabranch.operators.row_wise.shapes import expand, flat_map, map
+from anabranch.operators.tuple_style.invocation import Invocation, Reason
+from anabranch.operators.tuple_style.schedule import Schedule
+from anabranch.operators.tuple_style.tuples import (
+    FunctionOperator,
+    partitioned,
+    stateful,
+    stateless,
+)
 
 COLUMNS = "k: int64, s: string, v: int64"
 BIG = 10_007

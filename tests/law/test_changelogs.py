@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
-from anabranch.operators.aggregates import count
+from anabranch.operators.aggregates.functions import count
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import needs_order, regions
 from anabranch.running import run

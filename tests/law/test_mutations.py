@@ -11,15 +11,15 @@ from hypothesis import Phase
 
 from anabranch.engines.routing import Router
 from anabranch.io.reader import SourceReader
-from anabranch.operators.invocation import KeyState
 from anabranch.operators.timed import TimedKernel
-from anabranch.operators.wakes import Wakes
+from anabranch.operators.tuple_style.invocation import KeyState
+from anabranch.operators.tuple_style.kernel import Wakes
 from anabranch.state.gate import Gate
 from anabranch.state.positions import FIRST, LAST, Root
-from anabranch.state.store import ObjectStore
-from anabranch.state.table_store import TableStore
+from anabranch.state.tables.store import ObjectStore
+from anabranch.state.tables.table_store import TableStore
 from anabranch.testing.interleaved import _Interleaved
-from anabranch.testing.region_run import RegionRun
+from anabranch.testing.region_run import InterleavedRegion
 from tests.law.flows import cases
 from tests.law.test_determinism import law
 
@@ -93,7 +93,7 @@ def judge_lateness_by_batch(patch: Patch) -> None:
 
 def drop_unready_tuples(patch: Patch) -> None:
     """What waits in a gate when the epoch ends is not handed on."""
-    patch.setattr(RegionRun, "preload", lambda self, leftover: None)
+    patch.setattr(InterleavedRegion, "preload", lambda self, leftover: None)
 
 
 def keep_what_a_crash_should_undo(patch: Patch) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import Kernel, KernelContext, Operator
-from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.positions import FIRST, Jumbo, Positions, Root, after, end, is_end
 from tests.operators.chains import Chain
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from anabranch.columns.grammars import Csv, Json
+from anabranch.columns.schemas import schema
 from anabranch.flow import Flow
 from anabranch.io import collect, files
-from anabranch.operators.grammars import Csv, Json
-from anabranch.operators.parse import parse_csv, parse_json
-from anabranch.operators.schemas import schema
+from anabranch.operators.parsing.parse import parse_csv, parse_json
 from anabranch.testing.sequential import run_sequential
 from tests.operators.driving_ports import drive, simple
 from tests.operators.small_flows import agreed

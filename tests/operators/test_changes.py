@@ -12,19 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.graph import StreamType
-from anabranch.operators import aggregates as ab
-from anabranch.operators.aggregate import aggregate
-from anabranch.operators.aggregation import AggregationStore
+from anabranch.operators.aggregates import functions as ab
+from anabranch.operators.aggregates.aggregate import Pending, aggregate
+from anabranch.operators.aggregates.aggregation import AggregationStore
+from anabranch.operators.aggregates.windows import tumbling
 from anabranch.operators.base import KernelContext, Operator
-from anabranch.operators.keyed import keyed
-from anabranch.operators.pending import Pending
-from anabranch.operators.shared import shared
+from anabranch.operators.keyed.keyed import keyed
+from anabranch.operators.keyed.shared import shared
+from anabranch.operators.keyed.top_n import top_n
 from anabranch.operators.timed import Timed
-from anabranch.operators.top_n import top_n
-from anabranch.operators.tuples import partitioned, stateful
-from anabranch.operators.windows import tumbling
+from anabranch.operators.tuple_style.tuples import partitioned, stateful
 from anabranch.state.positions import FIRST, Jumbo, Positions, Root, end
-from anabranch.state.slab import Slab
+from anabranch.state.tables.slab import Slab
 from tests.operators.chains import Chain
 from tests.operators.driving_ports import drive, simple, ways
 from tests.state import changing

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators import aggregates as ab
-from anabranch.operators.aggregate import aggregate
-from anabranch.operators.combine import combinable, split
-from anabranch.operators.windows import count_window, session, sliding, tumbling
+from anabranch.operators.aggregates import functions as ab
+from anabranch.operators.aggregates.aggregate import aggregate
+from anabranch.operators.aggregates.combine import combinable, split
+from anabranch.operators.aggregates.windows import count_window, session, sliding, tumbling
 from anabranch.state.positions import Jumbo, Root
 from tests.operators.driving import Drive, Made, cuts, same, stream
 

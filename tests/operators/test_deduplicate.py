@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StreamType
-from anabranch.operators.deduplicate import deduplicate
+from anabranch.operators.keyed.deduplicate import deduplicate
 from anabranch.state.positions import LAST
 from tests.operators.driving_ports import Way, drive, simple, ways
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.columns.hashing import bucket_of, hash_columns
+from anabranch.columns.times import TIMESTAMP
 from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StreamType
-from anabranch.operators.join import join
-from anabranch.operators.times import TIMESTAMP
-from anabranch.state import row_store
-from anabranch.state.hashing import bucket_of, hash_columns
+from anabranch.operators.joins.join import join
 from anabranch.state.positions import LAST
+from anabranch.state.tables import row_store
 from tests.operators.driving_ports import ONE_THREAD, Way, drive, jumbo, ways
 
 LEFT = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -151,7 +151,7 @@ def test_suffixes_part_the_columns_that_both_sides_have():
         (lambda: join((), 1), BuildError, "key column"),
         (lambda: join("k", 1, how="outer"), BuildError, "outer"),
         (lambda: join("k", None), BuildError, "within"),
-        (lambda: join("k", 1, suffixes=("_x",)), BuildError, "two suffixes"),
+        (lambda: join("k", 1, suffixes=("_x",)), BuildError, "two texts in suffixes="),
         (lambda: _typed(join("v", -1)), BuildError, "non-negative"),
         (lambda: _typed(join("k", timedelta(1))), BuildError, "whole number"),
         (lambda: _typed(join("w", 1)), SchemaError, "rename the column of the left side"),

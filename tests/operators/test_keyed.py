@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 import pytest
 
 from anabranch.errors import OperatorError, SchemaError
-from anabranch.operators.keyed import keyed
+from anabranch.operators.keyed.keyed import keyed
 from anabranch.testing.sequential import run_sequential
 from tests.operators.small_flows import flow_of, outcome, values
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.columns.groups import Runs
 from anabranch.errors import OperatorError
 from anabranch.flow import Flow
 from anabranch.graph import StreamType
 from anabranch.io import collect, memory
-from anabranch.operators import aggregates as ab
-from anabranch.operators.aggregate import aggregate
-from anabranch.operators.combine import split
-from anabranch.operators.runs import Runs
-from anabranch.operators.whole_sums import TooLarge, WholeMean, WholeSum
-from anabranch.operators.windows import count_window, session, sliding, tumbling
+from anabranch.operators.aggregates import functions as ab
+from anabranch.operators.aggregates.accumulators import TooLarge, WholeMean, WholeSum
+from anabranch.operators.aggregates.aggregate import aggregate
+from anabranch.operators.aggregates.combine import split
+from anabranch.operators.aggregates.windows import count_window, session, sliding, tumbling
 from anabranch.state.positions import Jumbo, Root
 from anabranch.testing.sequential import run_sequential
 from tests.operators.driving import Cut, Drive, stream

@@ -11,9 +11,9 @@ import anabranch as ab
 from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StreamType
 from anabranch.io.memory_source import memory
-from anabranch.operators import lookup as module
-from anabranch.operators.base import Shared
-from anabranch.operators.lookup import lookup
+from anabranch.operators.base import StepResources
+from anabranch.operators.joins import lookup as module
+from anabranch.operators.joins.lookup import lookup
 from anabranch.planning.plan import Plan
 from tests.operators.driving_ports import drive, simple, ways
 
@@ -116,7 +116,7 @@ def test_a_plan_change_reads_no_table():
 
 
 def test_a_table_that_cannot_be_read_is_asked_for_again():
-    shared, answers = Shared(), iter([OSError("gone"), 7])
+    shared, answers = StepResources(), iter([OSError("gone"), 7])
 
     def read():
         answer = next(answers)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from anabranch.columns.grammars import Csv, Json
+from anabranch.columns.schemas import schema
 from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.graph import StreamType
-from anabranch.operators.grammars import Csv, Json
-from anabranch.operators.parse import parse_csv, parse_json
-from anabranch.operators.schemas import schema
+from anabranch.operators.parsing.parse import parse_csv, parse_json
 from tests.operators.driving_ports import ONE_THREAD, drive, simple, ways
 
 LINES = pa.schema([("line", pa.string()), ("n", pa.int64())])

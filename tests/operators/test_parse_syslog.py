@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.errors import BuildError, OperatorError
-from anabranch.operators.parse_syslog import MONTHS, parse_syslog
+from anabranch.operators.parsing.syslog import MONTHS, parse_syslog
 from tests.operators.driving_ports import ONE_THREAD, drive, simple, ways
 
 LINES = pa.schema([("line", pa.string()), ("n", pa.int64())])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anabranch.operators.parse import parse_csv, parse_json
+from anabranch.operators.parsing.parse import parse_csv, parse_json
 from tests.operators.driving_ports import drive, simple
 from tests.operators.test_parse import LINES, alone
 

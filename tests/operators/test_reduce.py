@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from anabranch.errors import BuildError, OperatorError
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import CLOSING
-from anabranch.operators.reduce import reduce
+from anabranch.operators.tuple_style.reduce import reduce
 from anabranch.state.positions import LAST
 from tests.operators.driving import RANK, Cut, Drive, cuts, same, stream
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.columns.times import TIMESTAMP
 from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.graph import StreamType
-from anabranch.operators import scale_join_pairs
-from anabranch.operators.scale_join import ScaleJoin, scale_join
-from anabranch.operators.scale_join_bands import band
-from anabranch.operators.times import TIMESTAMP
+from anabranch.operators.joins import conditions as scale_join_pairs
+from anabranch.operators.joins.conditions import band
+from anabranch.operators.joins.scale_join import ScaleJoin, scale_join
 from anabranch.state.positions import LAST, Root
 from tests.operators.driving_ports import jumbo
 from tests.operators.driving_shared import SharedDrive, Turn, turns
@@ -253,8 +253,16 @@ TEXTS = pa.schema([("a", pa.string()), ("u", pa.uint64())])
         (lambda: scale_join(None, band("x", "a", 1)), BuildError, "within"),
         (lambda: scale_join(1, "x = a"), BuildError, "'x = a'"),
         (lambda: scale_join(1, []), BuildError, "got none"),
-        (lambda: scale_join(1, band("x", "a", 1), buckets=0), BuildError, "at least one bucket"),
-        (lambda: scale_join(1, band("x", "a", 1), suffixes=("_x",)), BuildError, "two suffixes"),
+        (
+            lambda: scale_join(1, band("x", "a", 1), buckets=0),
+            BuildError,
+            "a whole number of at least 1 in buckets=",
+        ),
+        (
+            lambda: scale_join(1, band("x", "a", 1), suffixes=("_x",)),
+            BuildError,
+            "two texts in suffixes=",
+        ),
         (lambda: band("x", "a", -1), BuildError, "width from 0"),
         (lambda: band("x", "a", math.nan), BuildError, "width from 0"),
         (lambda: band("x", "a", True), BuildError, "width from 0"),

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import BuildError
-from anabranch.operators.schedule import Schedule
+from anabranch.operators.tuple_style.schedule import Schedule
 
 waiting = st.lists(st.integers(0, 5), min_size=1, max_size=3)
 
@@ -44,7 +44,7 @@ def test_no_more_is_taken_than_waits_and_never_nothing(schedule, data):
 @pytest.mark.parametrize("counts", [(), (0,), (1, 0), (-1,)])
 @pytest.mark.parametrize("make", [Schedule.exactly, Schedule.at_least])
 def test_counts_are_at_least_one(make, counts):
-    with pytest.raises(BuildError, match="counts of at least 1"):
+    with pytest.raises(BuildError, match="whole numbers of at least 1"):
         make(*counts)
 
 

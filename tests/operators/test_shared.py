@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import BuildError, OperatorError
-from anabranch.operators.shared import buckets_of, shared
+from anabranch.operators.keyed.shared import buckets_of, shared
 from anabranch.testing.sequential import run_sequential
 from tests.operators.driving_ports import simple
 from tests.operators.driving_shared import SharedDrive, turns

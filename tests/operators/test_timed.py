@@ -8,15 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from anabranch.columns.times import to_times
 from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.flow import Flow
 from anabranch.graph import StreamType
 from anabranch.io import collect, memory
 from anabranch.operators.base import Counters, KernelContext
-from anabranch.operators.invocation import Reason
 from anabranch.operators.timed import Timed
-from anabranch.operators.times import to_times
-from anabranch.operators.tuples import stateful
+from anabranch.operators.tuple_style.invocation import Reason
+from anabranch.operators.tuple_style.tuples import stateful
 from anabranch.state.positions import FIRST, LAST, Jumbo, Mark, Positions, Root, end, is_end
 from anabranch.testing.compare import difference
 from anabranch.testing.interleaved import run_interleaved

@@ -7,9 +7,9 @@ import pytest
 from anabranch.errors import OperatorError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
-from anabranch.operators.invocation import Reason
-from anabranch.operators.shapes import expand
-from anabranch.operators.tuples import partitioned
+from anabranch.operators.row_wise.shapes import expand
+from anabranch.operators.tuple_style.invocation import Reason
+from anabranch.operators.tuple_style.tuples import partitioned
 from anabranch.testing.sequential import run_sequential
 from tests.operators.small_flows import agreed, flow_of, outcome, values
 

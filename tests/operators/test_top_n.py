@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StreamType
-from anabranch.operators import top_n as module
-from anabranch.operators.top_n import top_n
+from anabranch.operators.keyed import top_n as module
+from anabranch.operators.keyed.top_n import top_n
 from tests.operators.driving_ports import ONE_THREAD, drive, simple, ways
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.float64()), ("n", pa.int64())])

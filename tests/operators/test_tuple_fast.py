@@ -9,9 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.operators.base import Kernel
-from anabranch.operators.invocation import Reason
-from anabranch.operators.schedule import Schedule
-from anabranch.operators.tuples import FunctionOperator, partitioned, stateful, stateless
+from anabranch.operators.tuple_style.invocation import Reason
+from anabranch.operators.tuple_style.schedule import Schedule
+from anabranch.operators.tuple_style.tuples import (
+    FunctionOperator,
+    partitioned,
+    stateful,
+    stateless,
+)
 from anabranch.state.positions import Jumbo, Root, after, end
 from tests.operators.driving import cuts
 from tests.operators.two_replays import BUCKETS, kernel, stream, told

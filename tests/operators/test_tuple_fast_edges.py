@@ -12,8 +12,8 @@ import pytest
 
 from anabranch.graph import StreamType
 from anabranch.operators.base import KernelContext
-from anabranch.operators.schedule import Schedule
-from anabranch.operators.tuples import partitioned, stateless
+from anabranch.operators.tuple_style.schedule import Schedule
+from anabranch.operators.tuple_style.tuples import partitioned, stateless
 from anabranch.state.positions import Jumbo, Positions, Root, end
 from tests.operators.two_replays import BUCKETS, GIVEN, kernel, stream, told
 

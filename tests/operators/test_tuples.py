@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.columns.schemas import schema
 from anabranch.errors import BufferLimitError, BuildError, OperatorError, SchemaError
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
 from anabranch.io import collect, memory
-from anabranch.operators.invocation import Reason
-from anabranch.operators.schedule import Schedule
-from anabranch.operators.schemas import schema
-from anabranch.operators.shapes import flat_map
-from anabranch.operators.tuples import (
+from anabranch.operators.row_wise.shapes import flat_map
+from anabranch.operators.tuple_style.invocation import Reason
+from anabranch.operators.tuple_style.schedule import Schedule
+from anabranch.operators.tuple_style.tuples import (
     FunctionOperator,
     TupleOperator,
     partitioned,

@@ -5,8 +5,8 @@ import pytest
 from anabranch.errors import BuildError, SchemaError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
-from anabranch.operators.shapes import flat_map
-from anabranch.operators.union import Union
+from anabranch.operators.row_wise.shapes import flat_map
+from anabranch.operators.row_wise.union import Union
 from tests.operators.small_flows import agreed, outcome, values
 
 

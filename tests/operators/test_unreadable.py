@@ -7,13 +7,13 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
+from anabranch.columns.rows import python_rows, python_values
 from anabranch.errors import OperatorError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.operators.base import describe_row
-from anabranch.operators.rows import python_rows, python_values
-from anabranch.operators.shapes import flat_map
-from anabranch.operators.tuples import partitioned, stateful, stateless
+from anabranch.operators.row_wise.shapes import flat_map
+from anabranch.operators.tuple_style.tuples import partitioned, stateful, stateless
 from anabranch.testing.sequential import run_sequential
 from tests.operators.small_flows import agreed, values
 

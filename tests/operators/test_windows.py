@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.columns.hashing import hash_columns, order_prefix
 from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StreamType
-from anabranch.operators import aggregates as ab
-from anabranch.operators.aggregate import aggregate
+from anabranch.operators.aggregates import functions as ab
+from anabranch.operators.aggregates.aggregate import aggregate
+from anabranch.operators.aggregates.windows import count_window, session, sliding, tumbling
 from anabranch.operators.base import CLOSING
-from anabranch.operators.windows import count_window, session, sliding, tumbling
-from anabranch.state.hashing import hash_columns, order_prefix
 from anabranch.state.positions import LAST, Root, end
 from tests.operators.driving import RANK, Cut, Drive, Made, cuts, same, stream
 

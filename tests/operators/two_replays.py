@@ -10,8 +10,8 @@ import pyarrow as pa
 from anabranch.errors import OperatorError
 from anabranch.graph import StreamType
 from anabranch.operators.base import Kernel, KernelContext
-from anabranch.operators.tuple_kernel import TupleKernel
-from anabranch.operators.tuples import TupleOperator
+from anabranch.operators.tuple_style.kernel import TupleKernel
+from anabranch.operators.tuple_style.tuples import TupleOperator
 from anabranch.state.positions import Jumbo, Positions, Root
 
 GIVEN = pa.schema(

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from anabranch.adapt.policy import Pace
+from anabranch.adapt.policy import Cadence
 from anabranch.apps import word_count
 from anabranch.cli import finding, measuring, tuning
 from anabranch.cli.plotting import profile_plot, tune_plot
@@ -118,7 +118,7 @@ def observed(at_s: float, rows: int) -> Observed:
 def test_rounds_are_plotted_and_changes_of_plan_marked():
     narrow = Plan.sequential(word_count.build())
     wide = narrow.with_replicas("count", 2).with_replicas("split", 2)
-    rounds = Rounds(Pace(settle=0, periods=1))
+    rounds = Rounds(Cadence(settle=0, periods=1))
     rounds.hear(RunStarted("word-count", "local", narrow.to_json(), -1))
     rounds.hear(observed(1.0, 1000))
     rounds.hear(Reconfiguration(1.5, 1, 0.0, (), 0, narrow.to_json(), wide.to_json()))
@@ -129,7 +129,7 @@ def test_rounds_are_plotted_and_changes_of_plan_marked():
 
 
 def test_a_run_in_which_nothing_was_seen_is_plotted_too():
-    rounds = Rounds(Pace(settle=0, periods=1))
+    rounds = Rounds(Cadence(settle=0, periods=1))
     assert "nothing" in written(tune_plot("nothing", rounds))
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from anabranch.pictures.layers import in_layers
-from anabranch.pictures.places import Pull, tops
+from anabranch.pictures.drawing import Pull, in_layers, tops
 
 
 def crossings(columns, arcs):

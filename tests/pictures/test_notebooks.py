@@ -11,9 +11,9 @@ from anabranch.apps import word_count
 from anabranch.errors import PlanError
 from anabranch.flow import Flow
 from anabranch.io import memory
-from anabranch.operators.union import Union
+from anabranch.operators.row_wise.union import Union
 from anabranch.planning.plan import Plan
-from anabranch.planning.shape import shape_of
+from anabranch.planning.regions import shape_of
 
 
 def test_a_flow_shows_its_steps():

@@ -23,12 +23,12 @@ import pyarrow as pa
 from anabranch.flow import Flow, Stream
 from anabranch.graph import StateKind
 from anabranch.io import collect, memory
-from anabranch.operators.aggregates import count
+from anabranch.operators.aggregates.functions import count
 from anabranch.operators.base import Operator
-from anabranch.operators.shapes import Filter, Map
-from anabranch.operators.shared import shared
+from anabranch.operators.keyed.shared import shared
+from anabranch.operators.row_wise.shapes import Filter, Map
 from anabranch.operators.timed import Timed
-from anabranch.operators.tuples import FunctionOperator
+from anabranch.operators.tuple_style.tuples import FunctionOperator
 from anabranch.planning.plan import Plan
 
 WORDS = ("keeps", "makes", "by", "carries")

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.planning.balancing import (
+from anabranch.planning.bucket_map import (
     least_bound,
+    moved,
     rebalance_by_load,
     replica_loads,
 )
-from anabranch.planning.bucket_map import moved
 
 TOLERANCE = 0.1
 

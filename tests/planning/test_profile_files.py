@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 
 from anabranch.errors import PlanError
 from anabranch.graph import StateKind
-from anabranch.planning.machine import Machine
-from anabranch.planning.machine_file import machine_text, read_machine
-from anabranch.planning.profile import OperatorProfile, Overheads, Profile, StreamProfile
-from anabranch.planning.profile_file import profile_text, read_profile
+from anabranch.planning.machine import Machine, machine_text, read_machine
+from anabranch.planning.profile import (
+    OperatorProfile,
+    Overheads,
+    Profile,
+    StreamProfile,
+    profile_text,
+    read_profile,
+)
 from papers.pipelined_fission.random_profiles import TABLE_1, random_graph
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
-from anabranch.operators.aggregates import count
+from anabranch.operators.aggregates.functions import count
 from anabranch.planning.regions import Edge, Region, RegionKind, region_edges, regions
 from tests.planning.described_flows import built, read_fixtures
 

@@ -16,9 +16,19 @@ from anabranch.planning.machine import Machine
 from anabranch.planning.models.fission import estimate
 from anabranch.planning.models.latency import latency
 from anabranch.planning.profile import OperatorProfile, Overheads, chain
-from anabranch.planning.sizing import MODEL_ERROR, Fit, Shortfall, Target, bounds, size
-from anabranch.planning.sizing_batches import Batches, fewest_slots
-from anabranch.planning.sizing_threads import CALL_S, Cores, fewest_cores
+from anabranch.planning.sizing import (
+    CALL_S,
+    MODEL_ERROR,
+    Cores,
+    Fit,
+    Shortfall,
+    SizedBatches,
+    Target,
+    bounds,
+    fewest_cores,
+    fewest_slots,
+    size,
+)
 from tests.sampling import some
 
 PARSE = OperatorProfile("parse", 3.0)
@@ -182,7 +192,7 @@ def test_what_is_needed_lies_in_the_interval(rate):
 
 def batches(cores):
     """0.2 s, and a millisecond a row on one core."""
-    return Batches(Answer((), 0.0, 0.0), lambda rows: 0.2 + rows / 1000 / cores, 0.001)
+    return SizedBatches(Answer((), 0.0, 0.0), lambda rows: 0.2 + rows / 1000 / cores, 0.001)
 
 
 def test_batches_grow_until_one_takes_as_long_as_its_rows():

@@ -9,11 +9,11 @@ import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
 
-from anabranch.state.hashing import bucket_of, hash_columns
+from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.state.positions import FIRST
-from anabranch.state.row_store import RowStore
-from anabranch.state.store import ObjectStore, Store
-from anabranch.state.table_store import TableStore
+from anabranch.state.tables.row_store import RowStore
+from anabranch.state.tables.store import ObjectStore, Store
+from anabranch.state.tables.table_store import TableStore
 
 BUCKETS = 8
 KEYS = [f"key {n}" for n in range(24)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.state.table import KeyedTable, TableDelta
+from anabranch.state.tables.keyed_table import KeyedTable, TableDelta
 
 BUCKETS = 8
 INT64 = pa.int64()
@@ -59,7 +59,7 @@ def of_delta(delta: TableDelta, width: int) -> dict[tuple[Any, ...], tuple[Any, 
 
 
 def colliding(distinct: int) -> Callable[[Any], np.ndarray]:
-    from anabranch.state.hashing import hash_words as real
+    from anabranch.columns.hashing import hash_words as real
 
     return lambda words: (real(words) % np.uint64(distinct)) << np.uint64(62)
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 
 from anabranch.errors import StateError
-from anabranch.state.store import ObjectStore
-from anabranch.state.table_store import TableStore
+from anabranch.state.tables.store import ObjectStore
+from anabranch.state.tables.table_store import TableStore
 from tests.state.changing import BUCKET_OF, BUCKETS, KEYS, Objects, Rows, Tables, play, scripts
 
 KINDS = {"objects": Objects(), "table": Tables(), "rows": Rows()}
@@ -208,7 +208,7 @@ def test_a_row_that_expired_before_it_was_told_is_not_told():
 
 def test_the_order_of_what_objects_tell_does_not_depend_on_the_process():
     code = (
-        "from anabranch.state.store import ObjectStore\n"
+        "from anabranch.state.tables.store import ObjectStore\n"
         "s = ObjectStore(); s.track()\n"
         "for k in 'abcdefgh': s.bucket(1)[k] = 1; s.touch(1, k)\n"
         "print(s.changes().hex())"

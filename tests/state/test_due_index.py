@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from anabranch.state.due_index import DueIndex
-from anabranch.state.slab import Slab
-from anabranch.state.table import KeyedTable
+from anabranch.state.tables.keyed_table import KeyedTable
+from anabranch.state.tables.slab import DueIndex, Slab
 from tests.state.tables import BUCKETS, VALUES, ints, key_schema
 
 

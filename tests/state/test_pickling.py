@@ -10,23 +10,23 @@ import pyarrow as pa
 import pytest
 
 from anabranch.state.positions import Jumbo, Positions
-from anabranch.state.row_store import RowStore
-from anabranch.state.store import ObjectStore
-from anabranch.state.table_store import TableStore
+from anabranch.state.tables.row_store import RowStore
+from anabranch.state.tables.store import ObjectStore
+from anabranch.state.tables.table_store import TableStore
 from tests.state.changing import BUCKETS, KEYS, Objects, Rows, Tables
 
 MANY = 100_000
 EVERYWHERE = range(BUCKETS)
 
 
-def parked(thing: Any) -> tuple[bytes, list[bytearray]]:
+def cached(thing: Any) -> tuple[bytes, list[bytearray]]:
     """The pickle, and writable copies of the buffers beside it."""
     buffers: list[pickle.PickleBuffer] = []
     content = pickle.dumps(thing, protocol=5, buffer_callback=buffers.append)
     return content, [bytearray(buffer.raw()) for buffer in buffers]
 
 
-def unparked(content: bytes, buffers: list[bytearray]) -> Any:
+def uncached(content: bytes, buffers: list[bytearray]) -> Any:
     return pickle.loads(content, buffers=buffers)
 
 
@@ -53,16 +53,16 @@ def test_a_large_table_is_pickled_beside_the_pickle(keys, tracked):
         store.table.remove(np.arange(10))
         store.changes()
         store.saved()
-    content, buffers = parked(store)
+    content, buffers = cached(store)
     assert len(content) < 20_000
     assert sum(map(len, buffers)) < 2 * store.table.nbytes
 
 
 @pytest.mark.parametrize("keys", [NUMBERS, TEXTS], ids=["numbers", "texts"])
 def test_a_table_taken_over_from_parked_memory_works_in_that_memory(keys):
-    content, buffers = parked(many_keys(keys))
+    content, buffers = cached(many_keys(keys))
     mapped = [np.frombuffer(buffer, np.uint8) for buffer in buffers if buffer]
-    old, new = unparked(content, buffers), many_keys(keys[:0])
+    old, new = uncached(content, buffers), many_keys(keys[:0])
     new.absorb(old.release(EVERYWHERE))
     slab = new.table._slabs.own
     for array in (*slab.values, slab.times, slab.alive, slab._hashes, slab._index._entries):
@@ -81,9 +81,9 @@ def test_a_table_that_inherited_rows_leaves_the_rest_of_their_slab_behind():
     one = many_keys(NUMBERS)
     two = many_keys(NUMBERS[:0])
     two.absorb(one.release([3]))
-    size = sum(map(len, parked(two)[1]))
-    assert size < sum(map(len, parked(one)[1])) / 3
-    back = unparked(*parked(two))
+    size = sum(map(len, cached(two)[1]))
+    assert size < sum(map(len, cached(one)[1])) / 3
+    back = uncached(*cached(two))
     assert len(back.table) == len(two.table) > 0
     assert set(back.table.bucket(back.table.live()).tolist()) == {3}
 
@@ -94,7 +94,7 @@ def test_an_unpickled_store_goes_on_where_it_was(kind):
     kind.put(store, KEYS, 1)
     store.track()
     kind.put(store, KEYS[:5], 2)
-    twin = unparked(*parked(store))
+    twin = uncached(*cached(store))
     kind.remove(twin, KEYS[3:7])
     kind.put(twin, KEYS[:2], 4)
     kind.remove(store, KEYS[3:7])
@@ -121,9 +121,9 @@ def test_rows_are_pickled_beside_the_pickle_with_what_was_computed_about_them():
     probe.candidates(store.segments[0], 5)
     store.expire(3)
     store.kill(store.segments[0], np.arange(100))
-    content, buffers = parked(store)
+    content, buffers = cached(store)
     assert len(content) < 20_000
-    twin = unparked(content, buffers)
+    twin = uncached(content, buffers)
     assert twin.segments[0]._derived.ranked is not None
     assert twin.segments[0]._derived.ages is not None
     assert twin.all()[0].equals(store.all()[0])
@@ -143,8 +143,8 @@ def test_rows_leave_the_rest_of_their_batch_behind(part):
         other = row_store()
         other.absorb([store.segments[0].only(np.arange(500, 600))])
         store = other
-    twin = unparked(*parked(store))
-    assert sum(map(len, parked(store)[1])) < 20_000
+    twin = uncached(*cached(store))
+    assert sum(map(len, cached(store)[1])) < 20_000
     assert twin.all()[0].equals(store.all()[0])
     assert twin.all()[1].tolist() == store.all()[1].tolist()
 
@@ -153,13 +153,13 @@ def test_a_jumbo_tuple_is_pickled_without_constant_columns_and_without_what_it_w
     whole = Jumbo(rows(0, 100_000), Positions.of_source(3, np.arange(100_000)).pad(2))
     store = ObjectStore()
     store.bucket(0)["held"] = whole
-    content, buffers = parked(store)
+    content, buffers = cached(store)
     assert len(content) < 20_000
     assert sum(map(len, buffers)) < whole.batch.nbytes + 900_000
     part = whole.slice(500, 600)
-    content, buffers = parked(part)
+    content, buffers = cached(part)
     assert len(content) + sum(map(len, buffers)) < 20_000
-    twin = unparked(content, buffers)
+    twin = uncached(content, buffers)
     assert twin.batch.equals(part.batch)
     assert twin.positions.rows() == part.positions.rows()
     assert [c.strides for c in twin.positions.columns] == [

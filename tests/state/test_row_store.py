@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.state.hashing import bucket_of, hash_columns
+from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.state.positions import FIRST, LAST
-from anabranch.state.row_segment import index_order, same_keys
-from anabranch.state.row_store import RowStore
+from anabranch.state.tables.row_segment import index_order, same_keys
+from anabranch.state.tables.row_store import RowStore
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 BUCKETS = 8

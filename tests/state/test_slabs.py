@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.operators.wakes import Wakes
-from anabranch.state import slabs as slabs_module
-from anabranch.state.hashing import bucket_of, hash_columns
-from anabranch.state.row_store import RowStore
-from anabranch.state.store import ObjectStore, Store
-from anabranch.state.table import KeyedTable
-from anabranch.state.table_store import TableStore
+from anabranch.columns.hashing import bucket_of, hash_columns
+from anabranch.operators.tuple_style.kernel import Wakes
+from anabranch.state.tables import slabs as slabs_module
+from anabranch.state.tables.keyed_table import KeyedTable
+from anabranch.state.tables.row_store import RowStore
+from anabranch.state.tables.store import ObjectStore, Store
+from anabranch.state.tables.table_store import TableStore
 from tests.state.tables import counting, ints, value_of
 
 FEW, MANY = 5_000, 200_000

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.errors import StateError
-from anabranch.state.hashing import bucket_of, hash_columns
-from anabranch.state.store import ObjectStore, Store
-from anabranch.state.table_store import TableStore
+from anabranch.state.tables.store import ObjectStore, Store
+from anabranch.state.tables.table_store import TableStore
 
 BUCKETS = 8
 KEYS = pa.array(list(range(40)), pa.int64())

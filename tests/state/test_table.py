@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.state.table import KeyedTable, TableDelta
+from anabranch.state.tables.keyed_table import KeyedTable, TableDelta
 from tests.state.tables import (
     BUCKETS,
     KEY_TYPES,

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.state import table as table_module
-from anabranch.state.hashing import bucket_of, hash_columns
-from anabranch.state.table import KeyedTable
+from anabranch.columns.hashing import bucket_of, hash_columns
+from anabranch.state.tables import keyed_table as table_module
+from anabranch.state.tables.keyed_table import KeyedTable
 from tests.state.tables import (
     BUCKETS,
     INT64,

@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from anabranch.state import slabs as slabs_module
-from anabranch.state import table as table_module
-from anabranch.state.handover import Handover
-from anabranch.state.hashing import bucket_of, hash_columns
-from anabranch.state.table import KeyedTable, TableDelta
+from anabranch.columns.hashing import bucket_of, hash_columns
+from anabranch.state.tables import keyed_table as table_module
+from anabranch.state.tables import slabs as slabs_module
+from anabranch.state.tables.keyed_table import Handover, KeyedTable, TableDelta
 from tests.state.tables import (
     BUCKETS,
     KEY_TYPES,
@@ -180,5 +179,5 @@ def test_keys_with_equal_hashes_stay_apart(name: str, distinct: int, data: st.Da
     collide = colliding(distinct)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table_module, "hash_words", collide)
-        patch.setattr("anabranch.state.hashing.hash_words", collide)
+        patch.setattr("anabranch.columns.hashing.hash_words", collide)
         play(types, script)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
-from anabranch.testing.blame import blame
+from anabranch.testing.compare import blame
 
 
 def three_steps() -> Flow:

@@ -15,8 +15,8 @@ import anabranch as ab
 from anabranch.errors import BuildError, DeterminismError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate, memory
-from anabranch.operators.shapes import Expand, Filter, Map
-from anabranch.operators.tuples import partitioned
+from anabranch.operators.row_wise.shapes import Expand, Filter, Map
+from anabranch.operators.tuple_style.tuples import partitioned
 from anabranch.testing.checking import Report, check
 
 ROWS = [{"k": i % 3, "v": i} for i in range(40)]

@@ -6,7 +6,7 @@ import pytest
 from anabranch.errors import BuildError, PlanError
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory
-from anabranch.operators.tuples import partitioned, stateful
+from anabranch.operators.tuple_style.tuples import partitioned, stateful
 from anabranch.planning.plan import Plan
 from anabranch.testing.interleaved import run_interleaved
 from anabranch.testing.result import RunResult

@@ -8,11 +8,11 @@ import pytest
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory
-from anabranch.operators.aggregates import count, sum
-from anabranch.operators.invocation import Reason
-from anabranch.operators.shapes import flat_map
-from anabranch.operators.tuples import partitioned, stateful
-from anabranch.operators.windows import tumbling
+from anabranch.operators.aggregates.functions import count, sum
+from anabranch.operators.aggregates.windows import tumbling
+from anabranch.operators.row_wise.shapes import flat_map
+from anabranch.operators.tuple_style.invocation import Reason
+from anabranch.operators.tuple_style.tuples import partitioned, stateful
 from anabranch.testing.sequential import run_sequential
 
 

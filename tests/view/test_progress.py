@@ -19,11 +19,10 @@ from anabranch.events import (
     SourceMetrics,
 )
 from anabranch.planning.plan import Plan
-from anabranch.view.lines import Lines
 from anabranch.view.outcome import as_object, in_words
-from anabranch.view.progress import Progress
-from anabranch.view.standing import Stretch, rates
-from anabranch.view.words import plan_line
+from anabranch.view.progress import Lines, Progress
+from anabranch.view.run_state import ReadSpan, rates
+from anabranch.view.text import plan_line
 
 FLOW = word_count.build(text="a")
 NARROW = Plan.sequential(FLOW)
@@ -174,7 +173,7 @@ def test_a_minute_of_rates_is_kept_whatever_the_length_of_the_run(progress):
 
 
 def test_rates_know_the_time_between_batches_and_what_was_before_the_run():
-    told = rates([Stretch(0.0, 30.0, 300), Stretch(30.0, 30.0, 0)], 4)
+    told = rates([ReadSpan(0.0, 30.0, 300), ReadSpan(30.0, 30.0, 0)], 4)
     assert told == [None, None, 10.0, 10.0]
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.adapt.policy import Pace
+from anabranch.adapt.policy import Cadence
 from anabranch.apps import word_count
 from anabranch.events import Decision, Observed, Reconfiguration, RunStarted
 from anabranch.planning.plan import Plan
@@ -21,7 +21,7 @@ class Scripted:
     """A run that says what a test wants."""
 
     def __init__(self) -> None:
-        self.rounds, self.now, self.plan = Rounds(Pace(settle=1, periods=2)), 0, FIRST
+        self.rounds, self.now, self.plan = Rounds(Cadence(settle=1, periods=2)), 0, FIRST
         self.rounds.hear(RunStarted("word-count", "local", FIRST.to_json(), -1))
 
     def sees(self, periods: int, **seen: object) -> None:

@@ -29,7 +29,7 @@ from anabranch.events import (
 from anabranch.planning.plan import Plan, RegionPlan, SourcePlan
 from anabranch.view import terminal as terminal_module
 from anabranch.view.progress import Progress
-from anabranch.view.standing import steady
+from anabranch.view.run_state import steady
 from anabranch.view.terminal import Size, frame, wrapped
 from tests.view.screen import Screen
 

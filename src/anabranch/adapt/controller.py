@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from anabranch.adapt.guards import Blacklist, Load, refusal, remembered
+from anabranch.adapt.guards import Blacklist, OfferedLoad, refusal, remembered
+from anabranch.adapt.history import History, Limits
 from anabranch.adapt.policy import Outcome, Policy, Proposal, Trial
-from anabranch.adapt.seen import Limits, Seen
 from anabranch.adapt.topology import Topology
 from anabranch.events import Decision, Event, Kind, Observation, Observed, Reconfiguration
 from anabranch.planning.models.model import Model
@@ -115,7 +115,7 @@ class Controller:
 
     # Observe
 
-    def _observe(self, observation: Observation) -> Seen | None:
+    def _observe(self, observation: Observation) -> History | None:
         """What to look at; None while there is too little to see."""
         plan = self._runner.plan
         if self._anew:
@@ -138,9 +138,9 @@ class Controller:
         if self._fresh < self._policy.pace.periods:
             return None
         self._fresh = 0
-        seen = Seen(self._topology, plan, tuple(self._window), self.limits, self._model)
+        seen = History(self._topology, plan, tuple(self._window), self.limits, self._model)
         if self._trial is None:
-            self._blacklist = remembered(self._blacklist, Load.of(seen))
+            self._blacklist = remembered(self._blacklist, OfferedLoad.of(seen))
         return replace(seen, barred=frozenset(self._blacklist))
 
     def _in_force(self, plan: Plan) -> bool:
@@ -170,11 +170,11 @@ class Controller:
 
     # Decide, guard, apply
 
-    def _decide(self, seen: Seen) -> Proposal | None:
+    def _decide(self, seen: History) -> Proposal | None:
         self._memory, proposal = self._policy.decide(self._memory, seen)
         return proposal
 
-    def _guard(self, seen: Seen, proposal: Proposal) -> bool:
+    def _guard(self, seen: History, proposal: Proposal) -> bool:
         if proposal.plan == seen.plan:
             self._note(Kind.NOTED, proposal.why)
             return False
@@ -183,7 +183,7 @@ class Controller:
             self._note(Kind.REFUSED, f"{proposal.why}: {reason}")
         return reason is None
 
-    def _apply(self, seen: Seen, proposal: Proposal) -> bool:
+    def _apply(self, seen: History, proposal: Proposal) -> bool:
         """Wish for a plan; whether the engine took the wish."""
         error = self._wish_for(proposal.plan)
         if error is not None:
@@ -206,7 +206,7 @@ class Controller:
 
     # Judge
 
-    def _judge(self, seen: Seen, trial: Trial) -> None:
+    def _judge(self, seen: History, trial: Trial) -> None:
         self._memory, verdict = self._policy.judge(self._memory, seen, trial)
         self._looks += 1
         if verdict.outcome is Outcome.OPEN and self._looks < MOST_LOOKS:
@@ -232,8 +232,8 @@ class Controller:
         if error is not None:
             self._note(Kind.FAILED, f"the plan from before cannot come back: {error}")
 
-    def _bar(self, plan: Plan, seen: Seen) -> None:
-        barred = {**self._blacklist, plan: Load.of(seen)}
+    def _bar(self, plan: Plan, seen: History) -> None:
+        barred = {**self._blacklist, plan: OfferedLoad.of(seen)}
         self._blacklist = dict(list(barred.items())[-MOST_BARRED:])
 
     def _note(self, kind: Kind, why: str) -> None:

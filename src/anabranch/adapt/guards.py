@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from anabranch.adapt.seen import Limits, Seen
+from anabranch.adapt.history import History, Limits
 from anabranch.errors import PlanError
 from anabranch.planning.plan import Plan
 
@@ -17,7 +17,7 @@ LOAD_CHANGE = 0.2
 
 
 @dataclass(frozen=True)
-class Load:
+class OfferedLoad:
     """What there is to do.
 
     Attributes:
@@ -29,19 +29,19 @@ class Load:
     busy: float
 
     @staticmethod
-    def of(seen: Seen) -> Load:
+    def of(seen: History) -> OfferedLoad:
         """The load that was seen."""
         planned = seen.plan.regions
         busy = sum(r.replicas * share for r in planned for share in seen.busy(r.region))
-        return Load(seen.offered_per_s, busy)
+        return OfferedLoad(seen.offered_per_s, busy)
 
-    def differs(self, other: Load, threshold: float = LOAD_CHANGE) -> bool:
+    def differs(self, other: OfferedLoad, threshold: float = LOAD_CHANGE) -> bool:
         """Whether rate or work is another one, by more than a part of this one.
 
         Example:
             >>> (
-            ...     Load(1000.0, 1.0).differs(Load(1150.0, 1.1)),
-            ...     Load(1000.0, 1.0).differs(Load(1300.0, 1.1)),
+            ...     OfferedLoad(1000.0, 1.0).differs(OfferedLoad(1150.0, 1.1)),
+            ...     OfferedLoad(1000.0, 1.0).differs(OfferedLoad(1300.0, 1.1)),
             ... )
             (False, True)
         """
@@ -55,16 +55,16 @@ def far(before: float, now: float, threshold: float) -> bool:
     return abs(now - before) > threshold * max(abs(before), 1e-9)
 
 
-Blacklist = Mapping[Plan, Load]
+Blacklist = Mapping[Plan, OfferedLoad]
 """Plans that did not hold what they promised, and the load under which they did not."""
 
 
-def remembered(blacklist: Blacklist, load: Load) -> Blacklist:
+def remembered(blacklist: Blacklist, load: OfferedLoad) -> Blacklist:
     """What still holds under a load."""
     return {plan: then for plan, then in blacklist.items() if not then.differs(load)}
 
 
-def refusal(wish: Plan, seen: Seen, blacklist: Blacklist) -> str | None:
+def refusal(wish: Plan, seen: History, blacklist: Blacklist) -> str | None:
     """Why a plan must not be applied; None if it may be."""
     try:
         wish.validate(seen.topology.flow)

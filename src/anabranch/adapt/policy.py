@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar, runtime_checkable
 
-from anabranch.adapt.seen import Seen
+from anabranch.adapt.history import History
 from anabranch.planning.plan import Plan
 
 Memory = TypeVar("Memory")
 
 
 @dataclass(frozen=True)
-class Pace:
+class Cadence:
     """How long a policy looks before it speaks, in periods (batches, where there are some).
 
     Attributes:
@@ -74,7 +74,7 @@ class Verdict:
 class Trial:
     """A change that is being judged: what was seen before it, and what was proposed."""
 
-    before: Seen
+    before: History
     proposal: Proposal
 
 
@@ -96,14 +96,14 @@ class Policy(Protocol[Memory]):
         """What users call it."""
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> Cadence:
         """How long it looks."""
 
     def begin(self) -> Memory:
         """What it knows before it has seen anything."""
 
-    def decide(self, memory: Memory, seen: Seen) -> tuple[Memory, Proposal | None]:
+    def decide(self, memory: Memory, seen: History) -> tuple[Memory, Proposal | None]:
         """The next plan, or None to stay; asked when no trial is under way."""
 
-    def judge(self, memory: Memory, seen: Seen, trial: Trial) -> tuple[Memory, Verdict]:
+    def judge(self, memory: Memory, seen: History, trial: Trial) -> tuple[Memory, Verdict]:
         """What came of a trial; asked when its plan is in force and has settled."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.adapt.controller import Controller
+from anabranch.adapt.history import Limits
 from anabranch.adapt.policy import Policy
 from anabranch.adapt.registry import DEFAULT, NONE
 from anabranch.adapt.registry import policy as find_policy
-from anabranch.adapt.seen import Limits
 from anabranch.adapt.topology import Topology
 from anabranch.engines.engine import Engine
 from anabranch.errors import BuildError, Subject

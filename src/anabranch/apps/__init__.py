@@ -17,7 +17,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from anabranch.apps.parts.summary import AppSummary
+from anabranch.apps.kit.summary import AppSummary
 from anabranch.errors import Subject, UnknownNameError, nearest
 from anabranch.flow import Flow
 

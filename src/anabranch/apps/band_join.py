@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.apps.parts.arguments import a_count, a_duration, a_number, require
-from anabranch.apps.parts.inputs import FAR, Input, paths_of, read_rows
-from anabranch.apps.parts.summary import AppSummary, Condensed, first
+from anabranch.apps.kit.arguments import a_count, a_duration, a_number, require
+from anabranch.apps.kit.inputs import FAR, Input, paths_of, read_rows
+from anabranch.apps.kit.summary import AppSummary, Condensed, first
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
-from anabranch.operators.scale_join import DEFAULT_BUCKETS
-from anabranch.operators.scale_join_bands import band
+from anabranch.operators.joins.conditions import band
+from anabranch.operators.joins.scale_join import DEFAULT_BUCKETS
 
 SHOWN = 5
 NEAR = 10

@@ -28,20 +28,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.parts.arguments import a_count, a_duration, a_number, require
-from anabranch.apps.parts.columns import required
-from anabranch.apps.parts.draws import zipf
-from anabranch.apps.parts.inputs import FAR, Input, paths_of, read_rows
-from anabranch.apps.parts.recent import Recent
-from anabranch.apps.parts.summary import AppSummary, Condensed, distinct, greatest
-from anabranch.apps.parts.wanted import described
+from anabranch.apps.kit.arguments import a_count, a_duration, a_number, require
+from anabranch.apps.kit.columns import described, required
+from anabranch.apps.kit.draws import zipf
+from anabranch.apps.kit.inputs import FAR, Input, paths_of, read_rows
+from anabranch.apps.kit.recent import Recent
+from anabranch.apps.kit.summary import AppSummary, Condensed, distinct, greatest
+from anabranch.columns.groups import Runs
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
 from anabranch.operators.base import Operator
-from anabranch.operators.keyed import KeyedState, keyed
-from anabranch.operators.runs import Runs
-from anabranch.operators.screen import screen
-from anabranch.operators.shapes import map
+from anabranch.operators.keyed.keyed import KeyedState, keyed
+from anabranch.operators.row_wise.screen import screen
+from anabranch.operators.row_wise.shapes import map
 from anabranch.state.positions import Ints
 
 SOURCES = ("trades", "quotes")

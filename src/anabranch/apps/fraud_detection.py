@@ -22,18 +22,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.parts.arguments import a_count, a_number, a_share, require
-from anabranch.apps.parts.columns import required
-from anabranch.apps.parts.draws import draws, whole_draws
-from anabranch.apps.parts.inputs import Input, paths_of, read_rows
-from anabranch.apps.parts.recent import Recent
-from anabranch.apps.parts.summary import AppSummary, Condensed, distinct, grouped
+from anabranch.apps.kit.arguments import a_count, a_number, a_share, require
+from anabranch.apps.kit.columns import required
+from anabranch.apps.kit.draws import draws, whole_draws
+from anabranch.apps.kit.inputs import Input, paths_of, read_rows
+from anabranch.apps.kit.recent import Recent
+from anabranch.apps.kit.summary import AppSummary, Condensed, distinct, grouped
+from anabranch.columns.groups import Runs
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.base import Operator
-from anabranch.operators.keyed import KeyedState, keyed
-from anabranch.operators.runs import Runs
-from anabranch.operators.screen import screen
+from anabranch.operators.keyed.keyed import KeyedState, keyed
+from anabranch.operators.row_wise.screen import screen
 
 SHOWN = 5
 AMOUNT = {"L": (84, 12, 4), "N": (10, 86, 4), "H": (30, 50, 20)}

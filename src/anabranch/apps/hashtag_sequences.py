@@ -17,15 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.parts.arguments import Wanted, a_count, require, some_texts
-from anabranch.apps.parts.draws import zipf
-from anabranch.apps.parts.inputs import Input, paths_of, read_rows
-from anabranch.apps.parts.summary import AppSummary, Condensed, grouped
-from anabranch.apps.parts.tweets import hashtags_in, words
+from anabranch.apps.kit.arguments import Requirement, a_count, require, some_texts
+from anabranch.apps.kit.draws import zipf
+from anabranch.apps.kit.inputs import Input, paths_of, read_rows
+from anabranch.apps.kit.summary import AppSummary, Condensed, grouped
+from anabranch.apps.kit.tweets import hashtags_in, words
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory
 from anabranch.operators.base import Operator
-from anabranch.operators.shared import Bucket, buckets_of, shared
+from anabranch.operators.keyed.shared import Bucket, buckets_of, shared
 
 SEQUENCE = ("wake", "up", "world")
 FILLERS = ("coffee", "rain", "monday", "train", "late", "again", "sun")
@@ -105,7 +105,7 @@ def build(
     wanted = _words_of(sequence) if some_texts(sequence).holds else ()
     require(
         "hashtag-sequences",
-        sequence=Wanted(sequence, len(wanted) > 0, "texts with words, at least one"),
+        sequence=Requirement(sequence, len(wanted) > 0, "texts with words, at least one"),
         distinct=a_count(distinct, 1),
         buckets=a_count(buckets, 1),
     )

@@ -31,21 +31,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.parts.arguments import a_count, a_duration, a_share, require
-from anabranch.apps.parts.columns import LINES
-from anabranch.apps.parts.inputs import FAR, Input, paths_of
-from anabranch.apps.parts.log_files import Year, last_day, log_files
-from anabranch.apps.parts.recent import Recent
-from anabranch.apps.parts.ssh_log import BREAK_INS, LAST_DAY, attempts, log_lines
-from anabranch.apps.parts.summary import AppSummary, Condensed, distinct, first
+from anabranch.apps.kit.arguments import a_count, a_duration, a_share, require
+from anabranch.apps.kit.columns import LINES
+from anabranch.apps.kit.inputs import FAR, Input, paths_of
+from anabranch.apps.kit.log_files import Year, last_day, log_files
+from anabranch.apps.kit.recent import Recent
+from anabranch.apps.kit.ssh_log import BREAK_INS, LAST_DAY, attempts, log_lines
+from anabranch.apps.kit.summary import AppSummary, Condensed, distinct, first
+from anabranch.columns.groups import Runs
+from anabranch.columns.times import UTC_NAME
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.base import Operator
-from anabranch.operators.keyed import KeyedState, keyed
-from anabranch.operators.local_times import UTC_NAME
-from anabranch.operators.parse_syslog import parse_syslog
-from anabranch.operators.runs import Runs
-from anabranch.operators.shapes import expand
+from anabranch.operators.keyed.keyed import KeyedState, keyed
+from anabranch.operators.parsing.syslog import parse_syslog
+from anabranch.operators.row_wise.shapes import expand
 from anabranch.state.positions import Ints
 
 SHOWN = 10

@@ -29,20 +29,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.parts.arguments import a_count, a_duration, require
-from anabranch.apps.parts.columns import LINES
-from anabranch.apps.parts.inputs import FAR, Input, paths_of
-from anabranch.apps.parts.log_files import Year, last_day, log_files
-from anabranch.apps.parts.ssh_log import LAST_DAY, attempts, log_lines
-from anabranch.apps.parts.summary import AppSummary, Condensed, grouped
+from anabranch.apps.kit.arguments import a_count, a_duration, require
+from anabranch.apps.kit.columns import LINES
+from anabranch.apps.kit.inputs import FAR, Input, paths_of
+from anabranch.apps.kit.log_files import Year, last_day, log_files
+from anabranch.apps.kit.ssh_log import LAST_DAY, attempts, log_lines
+from anabranch.apps.kit.summary import AppSummary, Condensed, grouped
+from anabranch.columns.times import UTC_NAME
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
-from anabranch.operators import aggregates
+from anabranch.operators.aggregates import functions as aggregates
+from anabranch.operators.aggregates.windows import tumbling
 from anabranch.operators.base import Operator
-from anabranch.operators.local_times import UTC_NAME
-from anabranch.operators.parse_syslog import parse_syslog
-from anabranch.operators.shapes import expand
-from anabranch.operators.windows import tumbling
+from anabranch.operators.parsing.syslog import parse_syslog
+from anabranch.operators.row_wise.shapes import expand
 from anabranch.state.positions import Ints
 
 FAILURE = r"Failed |authentication failures?;"

@@ -29,11 +29,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.parts.arguments import a_count, a_duration, a_number, a_share, a_text, require
-from anabranch.apps.parts.columns import LINES
-from anabranch.apps.parts.inputs import FAR, Input, paths_of, text_files
-from anabranch.apps.parts.summary import AppSummary, Condensed, grouped, last
-from anabranch.apps.parts.tweets import (
+from anabranch.apps.kit.arguments import a_count, a_duration, a_number, a_share, a_text, require
+from anabranch.apps.kit.columns import LINES
+from anabranch.apps.kit.inputs import FAR, Input, paths_of, text_files
+from anabranch.apps.kit.summary import AppSummary, Condensed, grouped, last
+from anabranch.apps.kit.tweets import (
     LANGUAGES,
     STOP_WORDS,
     TIME_FORMAT,
@@ -45,15 +45,15 @@ from anabranch.apps.parts.tweets import (
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, parquet
-from anabranch.operators.aggregates import count, mean
+from anabranch.operators.aggregates.functions import count, mean
+from anabranch.operators.aggregates.windows import sliding
 from anabranch.operators.base import Operator
-from anabranch.operators.invocation import Invocation, Reason
-from anabranch.operators.parse import parse_json
-from anabranch.operators.screen import screen
-from anabranch.operators.shapes import Filter, expand
-from anabranch.operators.shared import buckets_of
-from anabranch.operators.tuples import partitioned, stateful
-from anabranch.operators.windows import sliding
+from anabranch.operators.keyed.shared import buckets_of
+from anabranch.operators.parsing.parse import parse_json
+from anabranch.operators.row_wise.screen import screen
+from anabranch.operators.row_wise.shapes import Filter, expand
+from anabranch.operators.tuple_style.invocation import Invocation, Reason
+from anabranch.operators.tuple_style.tuples import partitioned, stateful
 
 TWEETS = 159_620  # in the paper's file, which is of three weeks
 WEEKS = timedelta(weeks=3)

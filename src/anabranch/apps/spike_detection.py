@@ -20,16 +20,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.parts.arguments import a_count, a_number, a_share, require
-from anabranch.apps.parts.draws import draws
-from anabranch.apps.parts.inputs import Input, paths_of, read_rows
-from anabranch.apps.parts.summary import AppSummary, Condensed, greatest
+from anabranch.apps.kit.arguments import a_count, a_number, a_share, require
+from anabranch.apps.kit.draws import draws
+from anabranch.apps.kit.inputs import Input, paths_of, read_rows
+from anabranch.apps.kit.summary import AppSummary, Condensed, greatest
+from anabranch.columns.groups import Runs
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.base import Operator
-from anabranch.operators.keyed import KeyedState, keyed
-from anabranch.operators.runs import Runs
-from anabranch.operators.shapes import map
+from anabranch.operators.keyed.keyed import KeyedState, keyed
+from anabranch.operators.row_wise.shapes import map
 
 SHOWN = 5
 WINDOW = 1000
@@ -65,7 +65,7 @@ def moving_average(window: int) -> Operator:
         valid = batch["parts"].is_valid().to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(valid)
         runs = Runs(state.codes[rows], state.groups)
-        series = Series(runs, state["last"], batch["parts"].drop_null().to_numpy())
+        series = ReadingSeries(runs, state["last"], batch["parts"].drop_null().to_numpy())
         state["last"] = series.ends(window - 1)
         sums, lengths = series.window_sums(window)
         averages = np.empty(batch.num_rows)
@@ -75,7 +75,7 @@ def moving_average(window: int) -> Operator:
     return average
 
 
-class Series:
+class ReadingSeries:
     """What each group had before and its new values, one group behind the other.
 
     `Recent` does this for a few values, which have a column of the state each. A thousand of them

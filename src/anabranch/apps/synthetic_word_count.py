@@ -6,9 +6,9 @@ needs other plans, since its first operator takes time but no processor.
 
 from __future__ import annotations
 
+from anabranch.apps.kit.arguments import a_count, a_number, a_text, require, unless
+from anabranch.apps.kit.inputs import Input
 from anabranch.apps.micro.operators import wait
-from anabranch.apps.parts.arguments import a_count, a_number, a_text, require, unless
-from anabranch.apps.parts.inputs import Input
 from anabranch.apps.word_count import Summary, counted, lines_of, zipf_lines
 from anabranch.flow import Flow
 from anabranch.io import collect

@@ -11,16 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.parts.arguments import a_count, a_text, require, unless
-from anabranch.apps.parts.columns import LINES
-from anabranch.apps.parts.draws import zipf
-from anabranch.apps.parts.inputs import Input, paths_of, text_files
-from anabranch.apps.parts.summary import AppSummary, Condensed, grouped
+from anabranch.apps.kit.arguments import a_count, a_text, require, unless
+from anabranch.apps.kit.columns import LINES
+from anabranch.apps.kit.draws import zipf
+from anabranch.apps.kit.inputs import Input, paths_of, text_files
+from anabranch.apps.kit.summary import AppSummary, Condensed, grouped
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate, memory
 from anabranch.io.source import Source
-from anabranch.operators.aggregates import count
-from anabranch.operators.shapes import expand
+from anabranch.operators.aggregates.functions import count
+from anabranch.operators.row_wise.shapes import expand
 
 WORDS_A_LINE = 10
 TOP = 10

@@ -9,9 +9,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from anabranch.cli.outcomes import WRONG_INPUT
+from anabranch.cli.exits import STOPS, WRONG_INPUT, code_of, terminable
 from anabranch.cli.ports import with_ports
-from anabranch.cli.stopping import STOPS, code_of, terminable
 from anabranch.errors import AnabranchError
 
 COMMANDS = {

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from anabranch.cli.exits import WRONG_RESULT
 from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow
-from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.testing.checking import PROCESSES
 from anabranch.testing.checking import check as check_flow
 

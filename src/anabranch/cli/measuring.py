@@ -11,20 +11,26 @@ import typer
 
 from anabranch.cli.finding import AppName, Inputs, Settings, find_flow
 from anabranch.cli.plotting import Plot, profile_plot, require_plots, write_picture
-from anabranch.engines.measuring.calibration import REPEATS, Calibrated, this_machine
-from anabranch.engines.measuring.calibration_spark import fit, overheads
+from anabranch.engines.measuring.calibration import (
+    REPEATS,
+    Calibrated,
+    calibrate_local,
+    this_machine,
+)
 from anabranch.engines.measuring.profiling import ROWS, Measured, measure_flow
+from anabranch.engines.measuring.spark_calibration import fit, overheads, spark_trials
 from anabranch.errors import unknown
 from anabranch.io.local_paths import local_option
-from anabranch.planning.machine import Machine
-from anabranch.planning.machine_file import machine_text, read_machine
+from anabranch.planning.machine import (
+    Machine,
+    machine_text,
+    read_machine,
+    read_spark_costs,
+    with_spark_costs,
+)
 from anabranch.planning.models.spark import SparkCosts
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import Overheads
-from anabranch.planning.profile_file import profile_text
-from anabranch.planning.spark_file import read_spark_costs, with_spark_costs
-from anabranch.testing.local_bench import calibrate_local
-from anabranch.testing.spark_bench import spark_trials
+from anabranch.planning.profile import Overheads, profile_text
 
 BATCH_ROWS = {"local": 16_384, "spark": 131_072}
 """Rows of a jumbo tuple on each engine, unless a plan says otherwise."""

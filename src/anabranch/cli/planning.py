@@ -24,20 +24,19 @@ from anabranch.cli.finding import (
     read_text,
 )
 from anabranch.cli.plotting import Plot, compare_plot, require_plots, write_picture
-from anabranch.engines.local.places import usable_cpus
+from anabranch.engines.cpu_topology import usable_cpus
 from anabranch.engines.registry import require_results
 from anabranch.errors import AnabranchError, PlanError, Subject, UnknownNameError
 from anabranch.flow import Flow
 from anabranch.io.local_paths import local_option
 from anabranch.planning.answer import Answer
 from anabranch.planning.for_flow import as_plan, problem_for
-from anabranch.planning.machine import Machine, with_overheads
-from anabranch.planning.machine_file import read_machine
+from anabranch.planning.machine import Machine, read_machine, with_overheads
 from anabranch.planning.plan import Plan
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.planners.registry import PLANNERS, planner
 from anabranch.planning.profile import Profile
-from anabranch.planning.shape import shape_of
+from anabranch.planning.regions import shape_of
 from anabranch.view.answers import Compared, as_table, as_tree
 
 DEFAULT_PLANNER = "exact"

@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 
+from anabranch.cli.exits import STOPS, code_of
 from anabranch.cli.finding import AsJson
-from anabranch.cli.stopping import STOPS, code_of
 from anabranch.io.files_source import files
-from anabranch.io.pacing import Steps
 from anabranch.io.redis_client import StreamClient
 from anabranch.io.redis_rows import FIELD, FORMATS
-from anabranch.io.replaying import Replay, Replayed
+from anabranch.io.replaying import Replayed, Steps, StreamReplay
 
 
 def register(cli: typer.Typer) -> None:
@@ -57,7 +56,7 @@ def replay_files(
         raise typer.BadParameter(f"--format is one of {', '.join(FORMATS)}")
     pace = Steps.parse(steps) if steps is not None else Steps.constant(rate or 0.0)
     client = StreamClient(to, stream)
-    replay = Replay(
+    replay = StreamReplay(
         files(paths), client, pace, format=format, field=field, repeat=repeat, keep=keep
     )
     stopped = 0

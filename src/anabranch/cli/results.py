@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from anabranch.apps import APPS
-from anabranch.apps.parts.inputs import IsData
+from anabranch.apps.kit.inputs import IsData
 from anabranch.engines.handle import Result
 from anabranch.engines.registry import ENGINES
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role
 from anabranch.io import call, collect, parquet
-from anabranch.io.directory import kept_schema
+from anabranch.io.directory_sink import kept_schema
 from anabranch.io.reading_back import committed_batches
 from anabranch.io.sink import InMemory
 
@@ -51,7 +51,7 @@ class Results:
         resumes: bool,
     ) -> None:
         self._name, self._engine = name, engine
-        self._places = {} if out is None else places(flow, out, resumes=resumes)
+        self._places = {} if out is None else result_folders(flow, out, resumes=resumes)
         self._summary = APPS[name].summary() if name in APPS else None
         if self._summary is not None:
             contexts = flow.contexts()
@@ -88,7 +88,7 @@ class Results:
             self._summary.add(sink, pa.Table.from_batches([batch]))
 
 
-def places(flow: Flow, folder: Path, *, resumes: bool) -> dict[str, Path]:
+def result_folders(flow: Flow, folder: Path, *, resumes: bool) -> dict[str, Path]:
     """Where each sink writes, so that nobody reads results and rows set aside as one table.
 
     The only result is in the folder itself, several are in folders of their own. Rows that are late

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -16,29 +17,20 @@ from rich.console import Console
 
 from anabranch.adapt.registry import POLICIES
 from anabranch.apps import APPS
+from anabranch.cli.exits import STOPS, WRONG_RESULT, again, code_of
 from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow, read_plan
-from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.cli.planning import find_machine
+from anabranch.cli.ports import PORTS
 from anabranch.cli.results import Results, unread
-from anabranch.cli.stopping import STOPS, again, code_of
-from anabranch.cli.watching import (
-    Address,
-    DashboardPort,
-    JournalPath,
-    MetricsAddress,
-    MetricsPort,
-    PageControls,
-    Token,
-    Wanted,
-    watching,
-)
-from anabranch.engines.handle import Result, Run
+from anabranch.engines.handle import Listener, Result, Run
 from anabranch.errors import AnabranchError, SourceError, Subject, UnknownNameError
 from anabranch.io.local_paths import local_option
 from anabranch.running import rollback, start
 from anabranch.view.answers import counted
+from anabranch.view.journal import JournalFile
 from anabranch.view.outcome import as_object, in_words, place_of
 from anabranch.view.progress import Progress
+from anabranch.view.web import DEFAULT_PORT, Dashboard, serve
 
 
 def register(cli: typer.Typer) -> None:
@@ -146,7 +138,7 @@ def run_app(
         conf=spark_settings(engine, conf or ()),
         machine=None if machine is None else find_machine(str(machine)),
     )
-    wanted = Wanted(journal, dashboard, metrics, address, token, metrics_address, controls)
+    wanted = WatchOptions(journal, dashboard, metrics, address, token, metrics_address, controls)
     if as_json:
         with redirect_stdout(sys.stderr), watching(wanted) as watchers:  # sinks may print
             handle = begin(listener=watchers.listeners)
@@ -234,3 +226,149 @@ def wait_for(handle: Run, seconds: float | None) -> int:
         handle.stop()
         return code_of(stop)
     return 0
+
+
+# Who else hears a run that the command line starts: a journal, a web page, Prometheus.
+
+METRICS_PORT = PORTS["--metrics"]
+
+DashboardPort = Annotated[
+    int | None,
+    typer.Option(
+        "--dashboard",
+        min=0,
+        max=65_535,
+        metavar="[PORT]",
+        help=f"Show it on a web page, too; port {DEFAULT_PORT} when left out, 0 for any.",
+    ),
+]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics",
+        min=0,
+        max=65_535,
+        metavar="[PORT]",
+        help=f"Let Prometheus read it; port {METRICS_PORT} when left out, 0 for any.",
+    ),
+]
+Address = Annotated[
+    str, typer.Option(help="Where the page listens; beyond this machine it takes a token.")
+]
+MetricsAddress = Annotated[
+    str, typer.Option(help="Where Prometheus may ask; beyond this machine anybody can.")
+]
+Token = Annotated[
+    str | None, typer.Option(help="The token of the page; random where needed and left out.")
+]
+PageControls = Annotated[
+    bool,
+    typer.Option(
+        " /--no-controls",
+        help="Let the page show the run, and change nothing.",
+        show_default=False,
+    ),
+]
+JournalPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--journal", help="A file for all events, for `anabranch view`.", callback=local_option
+    ),
+]
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """What a user asked for beside the run itself."""
+
+    journal: Path | None = None
+    dashboard: int | None = None
+    metrics: int | None = None
+    address: str = "127.0.0.1"
+    token: str | None = None
+    metrics_address: str = "127.0.0.1"
+    controls: bool = True
+
+
+@dataclass
+class Watchers:
+    """Those who hear a run, and the page that may control it."""
+
+    listeners: list[Listener] = field(default_factory=list)
+    page: Dashboard | None = None
+
+    def control(self, run: Run) -> None:
+        """The run has begun."""
+        if self.page is not None:
+            self.page.control(run)
+
+
+@contextmanager
+def watching(wanted: WatchOptions, *first: Listener) -> Iterator[Watchers]:
+    """Open what was asked for, say where it is, and close it at the end."""
+    found = Watchers(list(first))
+    with ExitStack() as open_things:
+        if wanted.dashboard is not None:
+            page = serve(
+                port=wanted.dashboard,
+                address=wanted.address,
+                token=wanted.token,
+                controls=wanted.controls,
+            )
+            open_things.callback(_say_how_to_see_it_again, wanted.journal)
+            found.page = open_things.enter_context(page)
+            found.listeners.append(found.page.hear)
+            typer.echo(f"the page is at {found.page.url}", err=True)
+        if wanted.metrics is not None:
+            listener, where = _metrics(wanted, open_things)
+            found.listeners.append(listener)
+            typer.echo(f"Prometheus finds it at {where}", err=True)
+        if wanted.journal is not None:  # last: a port that is taken shall not cost an old journal
+            file = _journal(wanted.journal)
+            open_things.callback(_close, file, wanted.journal)
+            found.listeners.append(file.hear)
+        yield found
+
+
+def _say_how_to_see_it_again(journal: Path | None) -> None:
+    """A page goes with its run; a reload would find nothing."""
+    if journal is None:
+        again = "with --journal FILE it could be seen again"
+    else:
+        again = f"see it again with: anabranch view {shlex.quote(str(journal))}"
+    typer.echo(f"the page is gone; {again}", err=True)
+
+
+def _journal(path: Path) -> JournalFile:
+    try:
+        return JournalFile(path)
+    except OSError as error:
+        raise UnknownNameError(
+            Subject("file", str(path)),
+            "a file that can be written",
+            error.strerror or str(error),
+            "name another",
+        ) from error
+
+
+def _close(file: JournalFile, path: Path) -> None:
+    """Close a journal, and say so if it does not tell all of the run."""
+    file.close()
+    if file.trouble is not None:
+        why = file.trouble.strerror or str(file.trouble)
+        typer.echo(f"the journal {path} lacks the last {file.lost:,} events: {why}", err=True)
+
+
+def _metrics(wanted: WatchOptions, open_things: ExitStack) -> tuple[Listener, str]:
+    try:
+        from anabranch.view.metrics import Metrics
+    except ImportError as error:
+        raise UnknownNameError(
+            Subject("option", "--metrics"),
+            "the package prometheus-client",
+            str(error),
+            "pip install 'anabranch[metrics]'",
+        ) from error
+    metrics = Metrics()
+    server = open_things.enter_context(metrics.serve(wanted.metrics or 0, wanted.metrics_address))
+    return metrics.hear, server.url

@@ -22,17 +22,16 @@ from anabranch.cli.finding import (
 )
 from anabranch.cli.planning import MachineName, find_machine
 from anabranch.engines.simulator.costs import RegionSpec
-from anabranch.engines.simulator.flows import flow_of
-from anabranch.engines.simulator.observing import Names, Observer, Watched, observations
-from anabranch.engines.simulator.plans import (
+from anabranch.engines.simulator.flows import (
+    flow_of,
     named_by_operators,
     names_of,
     require_profiled,
     specs_of,
     watched,
 )
-from anabranch.engines.simulator.scenario import Scenario
-from anabranch.engines.simulator.scenario_file import read_scenario
+from anabranch.engines.simulator.observing import Names, Observer, Watched, observations
+from anabranch.engines.simulator.scenario import Scenario, read_scenario
 from anabranch.engines.simulator.simulation import Simulation
 from anabranch.errors import Subject
 from anabranch.events import Observation

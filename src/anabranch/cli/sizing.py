@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from anabranch.cli.exits import WRONG_RESULT
 from anabranch.cli.finding import (
     AsJson,
     Inputs,
@@ -19,26 +20,32 @@ from anabranch.cli.finding import (
     find_profiled,
     read_text,
 )
-from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.cli.planning import EngineName, find_machine
 from anabranch.engines.local.dispenser import LINGER_S
 from anabranch.engines.registry import require_results
 from anabranch.engines.simulator.flows import flow_of
-from anabranch.engines.spark.prediction import predicted_batch_s
+from anabranch.engines.spark.model import predicted_batch_s
 from anabranch.errors import PlanError, Subject
 from anabranch.flow import Flow
 from anabranch.planning import sizing
 from anabranch.planning.answer import Answer
-from anabranch.planning.flow_model import choices
-from anabranch.planning.for_flow import problem_for
-from anabranch.planning.machine import Machine, with_overheads
+from anabranch.planning.for_flow import choices, problem_for
+from anabranch.planning.machine import Machine, read_spark_costs, with_overheads
 from anabranch.planning.models.spark import Slots, SparkCosts
 from anabranch.planning.profile import NANOSECONDS, Profile
 from anabranch.planning.regions import regions
-from anabranch.planning.sizing import HEADROOM, MOST_CORES, Fit, Found, Sizing
-from anabranch.planning.sizing_batches import Batches, fewest_slots
-from anabranch.planning.sizing_threads import BATCHES, Cores, fewest_cores
-from anabranch.planning.spark_file import read_spark_costs
+from anabranch.planning.sizing import (
+    BATCHES,
+    HEADROOM,
+    MOST_CORES,
+    Cores,
+    Fit,
+    Found,
+    SizedBatches,
+    Sizing,
+    fewest_cores,
+    fewest_slots,
+)
 from anabranch.planning.starting import side_by_side
 from anabranch.view import sizes
 
@@ -184,7 +191,7 @@ def on_spark(
     """What it needs in micro-batches, with as many tasks as slots."""
 
     def found(known: Profile) -> Found:
-        def on(slots: int) -> Batches:
+        def on(slots: int) -> SizedBatches:
             plan = side_by_side(flow, slots)
             chosen = tuple(choices(flow, plan))
             room = Slots(slots, max(1.0, slots * machine.parallel_share))
@@ -193,7 +200,7 @@ def on_spark(
                 return predicted_batch_s(flow, plan, known, costs, room, rows)
 
             work_s = known.work * NANOSECONDS[known.unit or "ns"] / 1e9
-            return Batches(Answer(chosen, 0.0, 0.0), seconds, work_s)
+            return SizedBatches(Answer(chosen, 0.0, 0.0), seconds, work_s)
 
         return fewest_slots(wish, on)
 

@@ -16,12 +16,11 @@ from rich.console import Console
 
 from anabranch.adapt.registry import DEFAULT, NONE
 from anabranch.adapt.registry import policy as find_policy
+from anabranch.cli.exits import STOPS, WRONG_RESULT, code_of
 from anabranch.cli.finding import AppName, AsJson, Inputs, Settings, find_flow, read_plan
-from anabranch.cli.outcomes import WRONG_RESULT
 from anabranch.cli.planning import find_machine
 from anabranch.cli.plotting import Plot, require_plots, tune_plot, write_picture
 from anabranch.cli.results import keeping_the_last
-from anabranch.cli.stopping import STOPS, code_of
 from anabranch.engines.handle import Run
 from anabranch.engines.registry import require_results
 from anabranch.errors import AnabranchError, Subject, UnknownNameError

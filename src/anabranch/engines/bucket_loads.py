@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from anabranch.columns.key_words import Ints, Words
 from anabranch.events import HotKey
-from anabranch.state.key_words import Ints, Words
 
 DRAWN_ROWS = 64
 """Tuples of a jumbo tuple whose keys are looked at."""

@@ -18,7 +18,7 @@ from anabranch.planning.bucket_map import owned
 from anabranch.planning.plan import RegionPlan
 from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.positions import Jumbo, Root, is_end
-from anabranch.state.store import Store
+from anabranch.state.tables.store import Store
 
 Told = TypeVar("Told")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anabranch.engines.cpu_topology import usable_cpus
 from anabranch.engines.engine import Engine, Options
-from anabranch.engines.local.places import usable_cpus
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.errors import unknown
 from anabranch.flow import Flow

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.engines.bucket_loads import BucketLoads
 from anabranch.planning.plan import RegionPlan
 from anabranch.planning.regions import Region, RegionKind
-from anabranch.state.hashing import bucket_of, hash_columns
 from anabranch.state.positions import Jumbo
 
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.errors import BuildError, SinkError, Subject
+from anabranch.columns.rows import compact
+from anabranch.errors import BuildError, SinkError, Subject, is_count
 from anabranch.io.sink import Guarantee, Traits
 from anabranch.io.staged import StagedSink
-from anabranch.operators.key_types import is_count
-from anabranch.state.compact import compact
 
 LARGE_BYTES = 1 << 30
 """A sink without a limit warns when it holds more than this."""

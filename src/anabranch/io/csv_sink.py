@@ -7,7 +7,7 @@ import os
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from anabranch.io.directory import DirectorySink
+from anabranch.io.directory_sink import DirectorySink
 
 
 def csv(directory: str | os.PathLike[str], overwrite: bool = False) -> DirectorySink:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from anabranch.columns.schemas import SchemaLike
+from anabranch.columns.schemas import schema as as_schema
 from anabranch.errors import SourceError, Subject, nearest
-from anabranch.io.blocks import BlockReader
-from anabranch.io.formats import COMPRESSED, FORMATS, BadFile, Format, Wanted
+from anabranch.io.formats import COMPRESSED, FORMATS, BadFile, Block, Format, ReadColumns
 from anabranch.io.formats.text import first_lines
 from anabranch.io.local_paths import local_path
 from anabranch.io.source import Chunk, Extent, Source
-from anabranch.operators.schemas import SchemaLike
-from anabranch.operators.schemas import schema as as_schema
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 OPEN_READERS = 64
@@ -88,7 +87,7 @@ class FilesSource(Source):
         self._skip_bad = on_bad_file == "skip"
         self._skipped: dict[str, str] = {}
         self._parts: tuple[str, ...] | None = None
-        self._wanted: Wanted | None = None
+        self._wanted: ReadColumns | None = None
         self._readers: dict[str, BlockReader] = {}
         self._extents: dict[str, Extent] = {}
 
@@ -216,12 +215,12 @@ class FilesSource(Source):
             f"a file with a suffix in {known}", path, f"pass format=, one of {list(FORMATS)}"
         )
 
-    def _want(self) -> Wanted:
+    def _want(self) -> ReadColumns:
         if self._wanted is None:
             if self._given_schema is not None:
-                self._wanted = Wanted(self._given_schema, exact=False)
+                self._wanted = ReadColumns(self._given_schema, exact=False)
             else:
-                self._wanted = Wanted(self._infer(), exact=True)
+                self._wanted = ReadColumns(self._infer(), exact=True)
         return self._wanted
 
     def _infer(self) -> pa.Schema:
@@ -263,3 +262,50 @@ class FilesSource(Source):
 
     def _error(self, expected: str, got: str, remedy: str) -> SourceError:
         return SourceError(Subject("source", self._description), expected, got, remedy)
+
+
+# A position in one file: turns blocks of the format's size into chunks of the engine's.
+
+CHUNK_BYTES = 1 << 28
+"""A chunk ends early past this size: it must stay far below Arrow's 2 GiB of text per column."""
+
+
+class BlockReader:
+    """Reads on from where it stands, as the engine usually does."""
+
+    def __init__(self, blocks: Iterator[Block], seekable: bool) -> None:
+        """Stand before the first of `blocks`."""
+        self._blocks = blocks
+        self._seekable = seekable
+        self._first = 0
+        self._block: pa.RecordBatch | None = None
+
+    def reaches(self, start: int) -> bool:
+        """Whether reading on from here is a good way to row `start`."""
+        if self._block is None:
+            return False
+        end = self._first + self._block.num_rows
+        return self._first <= start and (start <= end or not self._seekable)
+
+    def take(self, start: int, rows: int) -> tuple[list[pa.RecordBatch], Exception | None]:
+        """The next rows from `start` on, and what kept them from being more, if it is an error.
+
+        Rows before the damage come out whatever the chunk size, so that a file ends at the same
+        row however it is read.
+        """
+        taken: list[pa.RecordBatch] = []
+        size = 0
+        try:
+            while rows > 0 and size < CHUNK_BYTES:
+                while self._block is None or start >= self._first + self._block.num_rows:
+                    self._first, self._block = next(self._blocks)
+                piece = self._block.slice(start - self._first, rows)
+                taken.append(piece)
+                start += piece.num_rows
+                rows -= piece.num_rows
+                size += piece.nbytes
+        except StopIteration:
+            pass
+        except (BadFile, pa.ArrowException, OSError) as error:
+            return taken, error
+        return taken, None

@@ -7,7 +7,7 @@ import os
 
 import pyarrow as pa
 
-from anabranch.io.directory import DirectorySink
+from anabranch.io.directory_sink import DirectorySink
 
 
 def jsonl(directory: str | os.PathLike[str], overwrite: bool = False) -> DirectorySink:

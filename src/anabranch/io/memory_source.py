@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from anabranch.columns.schemas import SchemaLike
+from anabranch.columns.schemas import schema as as_schema
 from anabranch.errors import SourceError, Subject
 from anabranch.io.source import Chunk, Extent, Source
-from anabranch.operators.schemas import SchemaLike
-from anabranch.operators.schemas import schema as as_schema
 
 PART = "memory"
 LONGEST = 80

@@ -7,7 +7,7 @@ import os
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.io.directory import DirectorySink
+from anabranch.io.directory_sink import DirectorySink
 
 ROW_GROUP_ROWS = 1 << 17
 ROW_GROUP_BYTES = 1 << 27

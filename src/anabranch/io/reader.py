@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from anabranch.columns.schemas import without_dictionaries
 from anabranch.io.source import Chunk, Source
-from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.positions import FIRST, LAST, Jumbo, Mark, Positions, Root, end
 
 PART_SHIFT = 40

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from anabranch.errors import SinkError, Subject
-from anabranch.io.directory import SCHEMA_FILE, committed_files, kept_schema
-from anabranch.io.formats import FORMATS, Format, Wanted
+from anabranch.io.directory_sink import SCHEMA_FILE, committed_files, kept_schema
+from anabranch.io.formats import FORMATS, Format, ReadColumns
 from anabranch.io.formats.csv import CsvFormat
 from anabranch.io.local_paths import local_path
 
@@ -41,7 +41,7 @@ def read_back(directory: str | os.PathLike[str]) -> pa.Table:
 
 def committed_batches(directory: str | os.PathLike[str]) -> Iterator[pa.RecordBatch]:
     """Read the same, some rows at a time."""
-    path, wanted = _path_of(directory), Wanted(_schema_of(directory), exact=False)
+    path, wanted = _path_of(directory), ReadColumns(_schema_of(directory), exact=False)
     for name in committed_files(path):
         format = OWN_FORMATS[name.rpartition(".")[2]]
         for _, batch in format.blocks(os.path.join(path, name), wanted, 0):

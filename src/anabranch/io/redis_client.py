@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Standing:
+class StreamInfo:
     """What a server says of a stream.
 
     Attributes:
@@ -53,21 +53,21 @@ class Standing:
     torn: bool = False
 
     @staticmethod
-    def of(told: Mapping[str, Any]) -> Standing:
+    def of(told: Mapping[str, Any]) -> StreamInfo:
         """From what XINFO STREAM tells.
 
         Example:
             >>> told = {"length": 2, "entries-added": 5, "max-deleted-entry-id": b"0-0"}
             >>> told |= {"first-entry": (b"7-0", {}), "last-entry": (b"8-0", {END: b""})}
-            >>> Standing.of(told)
-            Standing(first=3, behind=5, last=b'8-0', ended=True, torn=False)
+            >>> StreamInfo.of(told)
+            StreamInfo(first=3, behind=5, last=b'8-0', ended=True, torn=False)
         """
         behind, length = int(told["entries-added"]), int(told["length"])
         oldest, newest = told["first-entry"], told["last-entry"]
         if not length:
-            return Standing(behind, behind)
+            return StreamInfo(behind, behind)
         torn = numbers_of(told["max-deleted-entry-id"]) >= numbers_of(oldest[0])
-        return Standing(behind - length, behind, newest[0], END in newest[1], torn)
+        return StreamInfo(behind - length, behind, newest[0], END in newest[1], torn)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Fetched:
     """Entries, how the stream stood when they were read, and the server's time then."""
 
     entries: Sequence[Entry]
-    standing: Standing
+    standing: StreamInfo
     now_ms: float
 
 
@@ -115,7 +115,7 @@ class StreamClient:
         """The key of the stream."""
         return self._stream
 
-    def look(self) -> Standing:
+    def look(self) -> StreamInfo:
         """How the stream stands now."""
         return self._patiently(self._look)
 
@@ -152,7 +152,7 @@ class StreamClient:
             asked.xadd(self._stream, fields, maxlen=keep)
         asked.xinfo_stream(self._stream)
         try:
-            return Standing.of(self._answered(asked.execute)[-1]).behind
+            return StreamInfo.of(self._answered(asked.execute)[-1]).behind
         except (wrong.ConnectionError, wrong.TimeoutError) as error:
             raise self.error(
                 f"a server that takes {len(entries)} entries",
@@ -166,22 +166,22 @@ class StreamClient:
             self._redis = _connect(self._url, repr(self))
         return self._redis
 
-    def _look(self, redis: Any) -> Standing:
+    def _look(self, redis: Any) -> StreamInfo:
         asked = redis.pipeline(transaction=False)
         asked.xinfo_stream(self._stream)
         (told,) = asked.execute(raise_on_error=False)
         return self._standing(told)
 
-    def _standing(self, told: Any) -> Standing:
+    def _standing(self, told: Any) -> StreamInfo:
         if isinstance(told, Exception):
             if "no such key" in str(told):
-                return Standing()  # who reads may be there before who writes
+                return StreamInfo()  # who reads may be there before who writes
             raise told
         if "entries-added" not in told:
             raise self.error(
                 "Redis 7 or newer, which counts entries", "an older one", "update the server"
             )
-        return Standing.of(told)
+        return StreamInfo.of(told)
 
     def _patiently(self, ask: Callable[[Any], T]) -> T:
         """Ask, and ask again while the server cannot be reached."""

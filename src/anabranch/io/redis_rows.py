@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from anabranch.columns.grammars import Json
 from anabranch.errors import SchemaError, Subject
 from anabranch.io.redis_client import Entry
-from anabranch.operators.grammars import Json
 
 FORMATS = ("fields", "json")
 FIELD = "data"

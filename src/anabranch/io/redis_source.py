@@ -1,24 +1,25 @@
 """A Redis stream as a source: rows come when somebody adds them, and can be read again.
 
 Row n is the n-th entry that was ever added. Redis counts them, so what is trimmed at the old end
-shifts no number; deleting entries between others would, and is refused. How to get to a row: see
-`redis_landmarks.py`.
+shifts no number; deleting entries between others would, and is refused. Landmarks
+lead to a row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from anabranch.columns.schemas import SchemaLike
+from anabranch.columns.schemas import schema as as_schema
 from anabranch.errors import SourceError, Subject, nearest
-from anabranch.io.redis_client import END, Entry, Fetched, Standing, StreamClient, numbers_of
-from anabranch.io.redis_landmarks import Landmarks
+from anabranch.io.redis_client import END, Entry, Fetched, StreamClient, StreamInfo, numbers_of
 from anabranch.io.redis_rows import FIELD, FORMATS, BadEntry, codec_of
 from anabranch.io.source import Chunk, Extent, Source
-from anabranch.operators.schemas import SchemaLike
-from anabranch.operators.schemas import schema as as_schema
 
 FETCH_ROWS = 2_000
 """Entries asked for at a time: the server answers nobody else meanwhile."""
@@ -166,7 +167,7 @@ class RedisStreamSource(Source):
             self._walk(row, standing)
         return before
 
-    def _walk(self, row: int, standing: Standing) -> None:
+    def _walk(self, row: int, standing: StreamInfo) -> None:
         """Count entries from the nearest place that is known; it is remembered where that ends."""
         at, before = standing.first, None
         landmark = self._landmarks.before(row - 1)
@@ -226,7 +227,7 @@ class RedisStreamSource(Source):
         for oldest in list(self._before)[:-REMEMBERED]:
             self._before.pop(oldest, None)
 
-    def _require(self, standing: Standing, row: int) -> None:
+    def _require(self, standing: StreamInfo, row: int) -> None:
         """Refuse a row that is not kept, or that the stream never had."""
         if standing.torn:
             raise self._client.error(
@@ -290,3 +291,76 @@ def _waited_ms(fetched: Fetched) -> float | None:
         return None
     came_ms, _ = numbers_of(first)
     return max(0.0, fetched.now_ms - came_ms) if came_ms >= EARLIEST_MS else None
+
+
+# Landmarks of a Redis stream: which entry is row 1024, 2048 and so on.
+#
+# Redis finds an entry by its id, not by its number. Whoever reads past a landmark notes it in a
+# sorted set beside the stream, so that a reader in another process gets to any row by reading at
+# most a thousand others. What is noted follows from the stream alone, whoever notes it and however
+# often; landmarks of entries that are no longer kept are removed, so there is one for every 1024
+# entries kept. A server that lets us only read has none, and far rows are found by counting.
+
+SPACING = 1024
+
+MOST_REFUSED = 16
+"""Landmarks that proved wrong before a reader believes none: then they are of another stream."""
+
+
+class Landmarks:
+    """The landmarks of one stream.
+
+    Args:
+        client: How to get at the server.
+    """
+
+    def __init__(self, client: StreamClient) -> None:
+        self._client = client
+        self._writes = True
+        self._refused: set[bytes] = set()
+
+    @property
+    def key(self) -> str:
+        """Where they are kept."""
+        return f"{self._client.stream}:anabranch-rows"
+
+    def before(self, row: int) -> tuple[int, bytes] | None:
+        """The nearest one before a row that was not refused: number and id."""
+        if len(self._refused) >= MOST_REFUSED:
+            return None
+        redis = self._client.connected()
+        from redis.exceptions import RedisError
+
+        found: list[tuple[bytes, float]] = []
+        below, most = f"({row}", len(self._refused) + 1
+        with suppress(RedisError):
+            found = redis.zrevrangebyscore(self.key, below, "-inf", 0, most, withscores=True)
+        believed = [(int(number), bytes(id)) for id, number in found if id not in self._refused]
+        return believed[0] if believed else None
+
+    def note(self, first: int, entries: Sequence[Entry], kept_from: int) -> None:
+        """Note those among some consecutive entries; forget those that are not kept any more."""
+        at = range(-(-first // SPACING) * SPACING, first + len(entries), SPACING)
+        if not at or not self._writes:
+            return
+        redis = self._client.connected()
+        from redis.exceptions import RedisError, ResponseError
+
+        asked = redis.pipeline(transaction=False)
+        asked.zadd(self.key, {entries[row - first][0]: row for row in at})
+        asked.zremrangebyscore(self.key, "-inf", f"({kept_from}")
+        try:
+            asked.execute()
+        except ResponseError:
+            self._writes = False  # we may not write here
+        except RedisError:
+            pass  # landmarks save time, nothing depends on them; the next read will tell
+
+    def refuse(self, id: bytes) -> None:
+        """Believe one no more: the stream was deleted and written anew. Remove it if we may."""
+        self._refused.add(id)
+        redis = self._client.connected()
+        from redis.exceptions import RedisError
+
+        with suppress(RedisError):
+            redis.zrem(self.key, id)

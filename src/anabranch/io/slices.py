@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from anabranch.columns.schemas import without_dictionaries
 from anabranch.io.reader import last_word, place, placed
 from anabranch.io.source import Source
-from anabranch.operators.schemas import without_dictionaries
 from anabranch.state.positions import FIRST, Jumbo, Root, end
 
 SLACK = 1.25  # a part that is a little larger than the budget is taken whole

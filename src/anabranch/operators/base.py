@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from anabranch.columns.rows import python_rows
+from anabranch.columns.schemas import check_key_types, column_names
 from anabranch.errors import About, BuildError, OperatorError, SchemaError, chosen
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators.rows import python_rows
-from anabranch.operators.schemas import check_key_types, column_names
 from anabranch.state.positions import Jumbo, Mark, Root
-from anabranch.state.store import Store
+from anabranch.state.tables.store import Store
 
 Made = TypeVar("Made")
 
@@ -142,7 +142,7 @@ class Counters:
         return cls(skipped, late, behind, most_behind, ahead)
 
 
-class Shared:
+class StepResources:
     """What all kernels of a step have in common in one process, for as long as a run lasts.
 
     Spark starts kernels with every batch, threads with every change of plan: what is dear to make
@@ -196,7 +196,7 @@ class KernelContext:
     sources: tuple[int, ...] = ()
     owned: tuple[int, ...] = ()
     counters: Counters = field(default_factory=Counters)
-    shared: Shared = field(default_factory=Shared, compare=False)
+    shared: StepResources = field(default_factory=StepResources, compare=False)
 
     @property
     def closing_rank(self) -> int:
@@ -316,6 +316,16 @@ def key_columns(key: str | Sequence[str] | None, about: About) -> tuple[str, ...
     names = column_names(() if key is None else key, "key", about)
     if len(set(names)) < len(names):
         raise SchemaError(about, "each key column once", str(list(names)), "drop the doubled one")
+    return names
+
+
+def required_key(about: About, key: str | Sequence[str] | None) -> tuple[str, ...]:
+    """A key as the user wrote it, which must name at least one column."""
+    names = key_columns(key, about)
+    if not names:
+        raise BuildError(
+            about, "one or several key columns", repr(key), "name the key: key='column'"
+        )
     return names
 
 

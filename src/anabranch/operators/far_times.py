@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from anabranch.state.key_words import Mask
+from anabranch.columns.key_words import Mask
 from anabranch.state.positions import FIRST, LAST, Ints
-from anabranch.state.store import ObjectStore
+from anabranch.state.tables.store import ObjectStore
 
 CONVINCING = 16
 """So many tuples in a row have no wrong date by chance."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anabranch.state.positions import LAST, ROOT_WIDTH, Ints, Jumbo, Mark, Positions, Root
-from anabranch.state.store import ObjectStore
+from anabranch.state.tables.store import ObjectStore
 
 MOST_WAITING = 16
 """Where so many tuples all contradict each other, the first is believed."""

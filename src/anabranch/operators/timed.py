@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from anabranch.columns.schemas import columns_of
+from anabranch.columns.times import CLOCK_YEARS, duration, not_within, time_type, to_times
 from anabranch.errors import BuildError
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import CLOSING, Counters, Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.far_times import FarTimes
 from anabranch.operators.first_times import FirstTuples
-from anabranch.operators.schemas import columns_of
-from anabranch.operators.times import CLOCK_YEARS, duration, not_within, time_type, to_times
 from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Mark, Root, end, is_end
-from anabranch.state.store import ObjectStore
+from anabranch.state.tables.store import ObjectStore
 
 Rows = Ints | slice
 """Numbers of rows, or all of them."""

@@ -7,11 +7,13 @@ hand; `cores=8` is a machine of one socket.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from anabranch.errors import PlanError, Subject
-from anabranch.planning.documents import Amount, Count, Positive, Text
+from anabranch.planning.documents import Amount, Count, Positive, Text, as_document, parsed, refused
 from anabranch.planning.models.spark import SparkCosts
 from anabranch.planning.profile import NANOSECONDS, Overheads, Profile
 
@@ -132,3 +134,78 @@ def with_overheads(profile: Profile, machine: Machine, engine: str = "local") ->
     return replace(
         profile, overheads=Overheads(known.thread_switch / unit, known.replication / unit)
     )
+
+
+# Machines as files: JSON that `anabranch calibrate` writes and people can write by hand.
+
+
+def read_machine(text: str, name: str = "machine") -> Machine:
+    """A machine from the text of a file; fields that planners do not use may stand in it, too.
+
+    Example:
+        >>> read_machine('{"sockets": 2, "cores_per_socket": 8}').cores
+        16
+        >>> read_machine('{"cores": 4}').cores
+        4
+    """
+    file = Subject("machine", name)
+    content = parsed(text, file)
+    if not content.keys() & {"cores_per_socket", "cores"}:
+        expected = "sockets and cores_per_socket, or cores"
+        raise PlanError(file, expected, str(list(content)), "add them")
+    usual = {"name": name, "sockets": 1, "cores_per_socket": _cores_per_socket(content, file)}
+    spark_costs(content, file)
+    overheads = content.get("overheads")
+    for engine, each in overheads.items() if isinstance(overheads, dict) else ():
+        as_document(each, file, Overheads, f".overheads.{engine}", strict=False)
+    return as_document(usual | content, file, Machine, strict=False)
+
+
+def _cores_per_socket(content: dict[str, Any], file: Subject) -> int:
+    """Spread the cores over the sockets, where a file says how many there are in all."""
+    if "cores_per_socket" in content:
+        return 1
+    cores = as_document(content["cores"], file, Count, ".cores")
+    sockets = as_document(content.get("sockets", 1), file, Count, ".sockets")
+    if cores % sockets:
+        expected = f"a multiple of {sockets} sockets"
+        raise refused(file, ".cores", expected, str(cores), "give cores_per_socket")
+    return cores // sockets
+
+
+def machine_text(machine: Machine) -> str:
+    """A machine as the text of a file, which `read_machine` reads back."""
+    usual = asdict(Machine(machine.name, machine.sockets, machine.cores_per_socket))
+    kept = ("name", "sockets", "cores_per_socket")
+    data: dict[str, Any] = {
+        field: value
+        for field, value in asdict(machine).items()
+        if field in kept or value != usual[field]
+    }
+    return json.dumps(data, indent=2) + "\n"
+
+
+# Spark's costs in the file of a machine, under `spark`.
+
+
+def read_spark_costs(text: str, name: str = "machine") -> SparkCosts | None:
+    """What a machine's file says of Spark; None if nobody measured it there.
+
+    Example:
+        >>> read_spark_costs('{"cores": 2, "spark": {"batch_s": 0.2}}').batch_s
+        0.2
+        >>> read_spark_costs('{"cores": 2}') is None
+        True
+    """
+    file = Subject("machine", name)
+    return spark_costs(parsed(text, file), file)
+
+
+def spark_costs(content: Mapping[str, object], file: Subject) -> SparkCosts | None:
+    """Return Spark's costs in the content of a machine's file."""
+    return as_document(content["spark"], file, SparkCosts, ".spark") if "spark" in content else None
+
+
+def with_spark_costs(text: str, costs: SparkCosts) -> str:
+    """The text of a machine's file, with what was measured of Spark."""
+    return json.dumps({**json.loads(text), "spark": asdict(costs)}, indent=2) + "\n"

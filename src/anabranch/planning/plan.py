@@ -17,8 +17,7 @@ from anabranch.events import Shape
 from anabranch.flow import Flow
 from anabranch.planning.bucket_map import BucketMap, balanced, moved, rebalanced
 from anabranch.planning.documents import fitted
-from anabranch.planning.regions import Region, RegionKind, regions
-from anabranch.planning.shape import shape_of
+from anabranch.planning.regions import Region, RegionKind, regions, shape_of
 
 DEFAULT_BATCH_ROWS = 65_536
 Named = TypeVar("Named")

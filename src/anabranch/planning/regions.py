@@ -13,9 +13,10 @@ Regions follow from the flow alone and never change while it lives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from anabranch.events import Shape
 from anabranch.flow import Flow, Order
 from anabranch.graph import Output, Role, StateKind, Step
 
@@ -248,3 +249,24 @@ def needs_order(flow: Flow, region: Region) -> bool:
         producers = (r for r in regions(flow) if before.intersection(r.steps))
         return any(r.kind is RegionKind.STATELESS for r in producers)
     return region.ordered
+
+
+# What a flow looks like: its graph as a value, with the regions that plans are made of.
+
+
+def shape_of(flow: Flow) -> Shape:
+    """The shape of a flow, its steps told which region is theirs.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> [(s.step, s.region) for s in shape_of(word_count.build()).steps]
+        [('lines', 'lines'), ('split', 'split'), ('count.combine', 'split'), \
+('count', 'count'), ('out', 'out')]
+    """
+    homes = {step: region for region in regions(flow) for step in region.steps}
+    shape = flow.shape()
+    steps = (
+        replace(s, region=homes[s.step].name, replicable=homes[s.step].replicable)
+        for s in shape.steps
+    )
+    return replace(shape, steps=tuple(steps))

@@ -23,13 +23,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.state.compact import compact
+from anabranch.columns.rows import compact
+from anabranch.columns.times import LAST_TIME
 
 Ints = npt.NDArray[np.int64]
 
 ROOT_WIDTH = 4
-# The bounds of time leave room on both sides: a window at the end of time must not overflow.
-LAST = 1 << 62
+LAST = LAST_TIME
 FIRST = -LAST
 
 

@@ -28,8 +28,7 @@ from anabranch.errors import AnabranchError, EngineError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io import collect
-from anabranch.testing.blame import Recorded, run_sequential_recorded
-from anabranch.testing.compare import difference
+from anabranch.testing.compare import Recorded, difference, run_sequential_recorded
 from anabranch.testing.result import RunResult
 
 TIME_LIMIT_S = 60.0

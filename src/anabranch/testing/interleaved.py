@@ -28,10 +28,10 @@ from anabranch.state.epochs import Epochs
 from anabranch.state.gate import Gate
 from anabranch.state.positions import is_end
 from anabranch.testing.region_run import (
+    InterleavedOutlet,
+    InterleavedRegion,
     LinkName,
     Links,
-    Outlet,
-    RegionRun,
     ReplicaRun,
 )
 from anabranch.testing.result import RunResult, Tap
@@ -94,7 +94,9 @@ class _Checkpoint:
 class _SourceRun:
     """The readers of one source in one epoch."""
 
-    def __init__(self, name: str, epoch: int, readers: list[SourceReader], outlets: list[Outlet]):
+    def __init__(
+        self, name: str, epoch: int, readers: list[SourceReader], outlets: list[InterleavedOutlet]
+    ):
         self.name, self.epoch, self.readers, self.outlets = name, epoch, readers, outlets
 
     @property
@@ -221,7 +223,7 @@ class _Interleaved:
         self.sources[source.name] = self._source_run(source.name, epoch, source.offsets())
         self._complete(epoch)
 
-    def _switch_region(self, old: RegionRun) -> None:
+    def _switch_region(self, old: InterleavedRegion) -> None:
         """The barrier has passed: save the state, then hand it over to the next epoch."""
         epoch, name = old.epoch + 1, old.region.name
         checkpoint = self.pending[epoch]
@@ -260,7 +262,7 @@ class _Interleaved:
             name: self._source_run(name, saved.epoch, saved.offsets.get(name, {}))
             for name in self.source_ranks
         }
-        self.active: dict[str, RegionRun] = {}
+        self.active: dict[str, InterleavedRegion] = {}
         for name, region in self.found.items():
             if region.kind is RegionKind.SOURCE:
                 continue
@@ -284,7 +286,7 @@ class _Interleaved:
             name, epoch, readers, [self._outlet(name, epoch, i) for i in range(shares)]
         )
 
-    def _region_run(self, name: str, epoch: int) -> RegionRun:
+    def _region_run(self, name: str, epoch: int) -> InterleavedRegion:
         plan = self.epochs.plan(epoch)
         region, own = self.found[name], plan.region(name)
         ports = len(self.flow.graph.steps[region.steps[0]].inputs)
@@ -300,11 +302,13 @@ class _Interleaved:
             outlet = self._outlet(name, epoch, replica)
             gate = Gate(ports, ordered=self.ordered[name])
             replicas.append(ReplicaRun(channel, gate, incoming, self.links, outlet))
-        return RegionRun(region, own, epoch, replicas)
+        return InterleavedRegion(region, own, epoch, replicas)
 
-    def _outlet(self, name: str, epoch: int, replica: int) -> Outlet:
+    def _outlet(self, name: str, epoch: int, replica: int) -> InterleavedOutlet:
         edges = [edge for edge in self.edges if edge.producer == name]
-        return Outlet(edges, self.found, self.epochs.plan(epoch), epoch, replica, self.links)
+        return InterleavedOutlet(
+            edges, self.found, self.epochs.plan(epoch), epoch, replica, self.links
+        )
 
     def _replicas(self, name: str, plan: Plan) -> int:
         if self.found[name].kind is RegionKind.SOURCE:
@@ -313,7 +317,7 @@ class _Interleaved:
 
     # --- results --------------------------------------------------------------------------------
 
-    def _count(self, run: RegionRun) -> None:
+    def _count(self, run: InterleavedRegion) -> None:
         for replica in run.replicas:
             for step, kernel in replica.channel.kernels.items():
                 self.counted.setdefault(step, Counters()).add(kernel.context.counters)

@@ -53,7 +53,7 @@ class Links:
         return self._queues.setdefault(name, deque())
 
 
-class Outlet:
+class InterleavedOutlet:
     """Sends what one replica of a region (or reader of a source) emits into the next regions."""
 
     def __init__(
@@ -105,7 +105,7 @@ class ReplicaRun:
         gate: Gate,
         incoming: list[tuple[LinkName, int]],
         links: Links,
-        outlet: Outlet,
+        outlet: InterleavedOutlet,
     ) -> None:
         """Ready to take deliveries."""
         self.channel, self.gate, self.outlet = channel, gate, outlet
@@ -183,7 +183,7 @@ class ReplicaRun:
 
 
 @dataclass
-class RegionRun:
+class InterleavedRegion:
     """All replicas of a region in one epoch."""
 
     region: Region

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from anabranch.columns.rows import python_rows
 from anabranch.operators.base import Counters
-from anabranch.operators.rows import python_rows
 from anabranch.state.positions import Jumbo
 
 Tap = Callable[[str, Sequence[Jumbo | None], Sequence[Jumbo | None]], None]

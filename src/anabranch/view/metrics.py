@@ -1,6 +1,6 @@
 """A run's figures for Prometheus: counters and gauges folded from its events.
 
-What they are called is in `metric_names.py`. What nobody knows, such as the backlog of a source
+What nobody knows, such as the backlog of a source
 that cannot tell, has no sample: a zero would be taken for a measurement.
 """
 
@@ -10,6 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from types import TracebackType
+from typing import NamedTuple
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
@@ -34,7 +35,6 @@ from anabranch.events import (
 )
 from anabranch.planning.plan import Plan
 from anabranch.view.addresses import url_of
-from anabranch.view.metric_names import COUNTERS, GAUGES, LATENCY, LATENCY_HELP
 
 MS = 1000.0
 BATCH_PARTS = ("fixed", "scan", "shuffle", "compute", "state", "sink", "commit")
@@ -252,3 +252,68 @@ def _known(values: Iterable[tuple[Labels, float | None]]) -> dict[Labels, float]
 def _in_utf8(label: str) -> str:
     """A label that can be sent: half a character of UTF-16, which names may hold, cannot."""
     return label.encode(errors="backslashreplace").decode()
+
+
+# What a run's figures are called for Prometheus, by its conventions.
+#
+# Base units (seconds, ratios, rows), the unit last in the name; `_total` is put behind counters,
+# which only grow. The samples of a metric can be added up: rows into a step and rows out of it are
+# two metrics. Every metric has the label `flow` besides those named here.
+
+
+class Described(NamedTuple):
+    """The labels of a metric beside the flow, and what it says."""
+
+    labels: tuple[str, ...]
+    help: str
+
+
+COUNTERS = {
+    "anabranch_read_rows": Described(("source",), "Rows read."),
+    "anabranch_written_rows": Described((), "Rows written by all sinks."),
+    "anabranch_step_rows_in": Described(("step",), "Rows into a step."),
+    "anabranch_step_rows_out": Described(("step",), "Rows out of a step, over all its ports."),
+    "anabranch_step_busy_seconds": Described(
+        ("step",), "Time spent in a step, over all its replicas."
+    ),
+    "anabranch_skipped_rows": Described(
+        ("step",), "Rows that were malformed or on which a step raised."
+    ),
+    "anabranch_late_rows": Described(("step",), "Rows that came too late."),
+    "anabranch_batches": Described((), "Micro-batches done."),
+    "anabranch_batch_seconds": Described(
+        ("part",), "Where the time of micro-batches went; parallel tasks count with the slowest."
+    ),
+    "anabranch_cpu_seconds": Described(
+        ("part",), "Processor time of threads by kind of work, where there are no batches."
+    ),
+    "anabranch_plan_changes": Described((), "Changes of the plan."),
+    "anabranch_plan_change_pause_seconds": Described(
+        (), "How long rows stood still for changes of the plan."
+    ),
+    "anabranch_decisions": Described(("policy", "outcome"), "Lines of the policy's journal."),
+}
+
+GAUGES = {
+    "anabranch_up": Described((), "Whether the flow runs."),
+    "anabranch_source_readers": Described(("source",), "Parallel readers in the plan in force."),
+    "anabranch_source_busy_ratio": Described(
+        ("source",), "Part of the time that a source is read, by average reader."
+    ),
+    "anabranch_region_replicas": Described(("region",), "Replicas in the plan in force."),
+    "anabranch_pipeline_busy_ratio": Described(
+        ("region", "pipeline"), "Part of the time that a pipeline works, by average replica."
+    ),
+    "anabranch_queue_rows": Described(("region",), "Rows that wait in front of a region."),
+    "anabranch_backlog_rows": Described(("source",), "Rows that are known to wait to be read."),
+    "anabranch_lag_seconds": Described(
+        ("source",), "How long the rows read last had waited where they come from."
+    ),
+    "anabranch_step_keys": Described(("step",), "Keys that a step holds state for."),
+}
+
+LATENCY = "anabranch_latency_seconds"
+LATENCY_HELP = (
+    "From reading a row to its result being visible: a summary of what was seen last, "
+    "without _sum and _count, since engines keep quantiles only."
+)

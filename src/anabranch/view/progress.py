@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -23,15 +23,17 @@ from anabranch.events import (
     StepMetrics,
 )
 from anabranch.planning.plan import Plan
-from anabranch.view.lines import Lines
-from anabranch.view.standing import MINUTE_S, Entry, Standing, Stretch
+from anabranch.view.run_state import MINUTE_S, JournalEntry, ReadSpan, RunState
 from anabranch.view.terminal import on_terminal
-from anabranch.view.words import (
+from anabranch.view.text import (
     RECENT,
     backlog_line,
+    known_lag_ms,
     lag_lines,
     latency_line,
+    milliseconds,
     plan_line,
+    printable,
     recent_rate_per_s,
     work_line,
 )
@@ -62,8 +64,8 @@ class Progress:
         self._started: RunStarted | None = None
         self._plan: Plan | None = None
         self._recent: deque[Observation] = deque(maxlen=RECENT)
-        self._minute: deque[Stretch] = deque()
-        self._journal: deque[Entry] = deque(maxlen=JOURNAL)
+        self._minute: deque[ReadSpan] = deque()
+        self._journal: deque[JournalEntry] = deque(maxlen=JOURNAL)
         self._steps: dict[str, StepMetrics] = {}
         self._rows_in = self._rows_out = 0
         self._news = 0
@@ -78,16 +80,16 @@ class Progress:
                 self._observed(event.observation)
             elif isinstance(event, Reconfiguration):
                 self._plan = Plan.from_json(event.after)
-                self._journal.append(Entry.of_change(event))
+                self._journal.append(JournalEntry.of_change(event))
             elif isinstance(event, Decision):
-                self._journal.append(Entry.of_decision(event))
+                self._journal.append(JournalEntry.of_decision(event))
         if self._lines is not None and not isinstance(event, RunEnded):
             self._lines.tell(event, self.standing)
 
-    def standing(self) -> Standing:
+    def standing(self) -> RunState:
         """How it stands now; a value that no later event changes."""
         with self._lock:
-            return Standing(
+            return RunState(
                 self._name,
                 self._started.engine if self._started is not None else None,
                 self._plan,
@@ -137,10 +139,63 @@ class Progress:
 
     def _observed(self, seen: Observation) -> None:
         began_s = self._recent[-1].at_s if self._recent else seen.at_s - seen.times.total_s
-        self._minute.append(Stretch(began_s, seen.at_s, seen.rows_in))
+        self._minute.append(ReadSpan(began_s, seen.at_s, seen.rows_in))
         while self._minute[0].ended_s < seen.at_s - MINUTE_S:
             self._minute.popleft()
         self._recent.append(seen)
         self._steps |= {step.step: step for step in seen.steps}
         self._rows_in += seen.rows_in
         self._rows_out += seen.rows_out
+
+
+# A run without a terminal: a line now and then, for logs.
+
+PERIOD_S = 5.0
+
+
+class Lines:
+    """Writes a line at each plan change and decision, and one every five seconds of the run."""
+
+    def __init__(self, console: Console) -> None:
+        """Write to the file of a console."""
+        self._console: Console | None = console
+        self._told_s = 0.0
+
+    def tell(self, event: Event, standing: Callable[[], RunState]) -> None:
+        """Take in an event that `standing` knows of already."""
+        if isinstance(event, Observed):
+            if event.observation.at_s - self._told_s >= PERIOD_S:
+                self._told_s = event.observation.at_s
+                self._write(line_of(standing()))
+        elif isinstance(event, Reconfiguration):
+            self._write(str(JournalEntry.of_change(event)))
+        elif isinstance(event, Decision):  # its own, as another thread may have told a newer one
+            self._write(str(JournalEntry.of_decision(event)))
+        else:
+            self._told_s = 0.0
+
+    def _write(self, line: str) -> None:
+        if self._console is None:
+            return
+        file = self._console.file
+        try:
+            file.write(printable(line, self._console.options.ascii_only) + "\n")
+            file.flush()
+        except (OSError, ValueError):  # nobody reads any more, which does not concern the run
+            self._console = None
+
+
+def line_of(now: RunState) -> str:
+    """A run that has seen something, in one line."""
+    seen = now.seen
+    if seen is None:
+        return now.title
+    lag_ms = known_lag_ms(seen)
+    parts = [
+        f"{now.rate_per_s:,.0f} rows/s",
+        f"rows {now.rows}",
+        f"latency {latency_line(seen.latency_p50_ms, seen.latency_p99_ms)}",
+        *([f"lag {milliseconds(lag_ms)}"] if lag_ms is not None else []),
+        f"backlog {backlog_line(seen)}",
+    ]
+    return f"{seen.at_s:7.1f} s  {'; '.join(parts)}"

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
-from anabranch.adapt.policy import Pace
+from anabranch.adapt.policy import Cadence
 from anabranch.events import (
     Decision,
     Event,
@@ -22,7 +22,7 @@ from anabranch.events import (
     RunStarted,
 )
 from anabranch.planning.plan import Plan
-from anabranch.view.words import known_lag_ms, plan_line
+from anabranch.view.text import known_lag_ms, plan_line
 
 DECIDED = ("tried", "applied", "kept", "reverted")
 """Outcomes that show a policy at work; others are notes."""
@@ -86,7 +86,7 @@ class Rounds:
         pace: How long the policy looks before it speaks.
     """
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: Cadence) -> None:
         self._pace = pace
         self._lock = threading.Lock()
         self._rounds: list[Round] = []

@@ -11,7 +11,7 @@ from fractions import Fraction
 import pyarrow as pa
 
 from anabranch.flow import Flow
-from anabranch.testing.recording import Recording
+from anabranch.testing.checking import Recording
 from tests.apps.cases import EVERYTHING, Case, Row, Rows, Times
 
 EPOCH = datetime(1970, 1, 1)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from importlib.metadata import files
 from typing import Any
 
-from anabranch.apps.parts.tweets import STOP_WORDS
+from anabranch.apps.kit.tweets import STOP_WORDS
 from tests.apps.cases import Case, Row, Rows, Times
 
 TIME_FORMAT = "%a %b %d %H:%M:%S +0000 %Y"

@@ -4,13 +4,11 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from anabranch.engines.checkpoint.local_storage import LocalStorage
-from anabranch.engines.checkpoint.remote_storage import RemoteStorage
-from anabranch.engines.checkpoint.storage import Storage
+from anabranch.engines.checkpoint.storage import LocalStorage, RemoteStorage, Storage
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
-from anabranch.operators.aggregates import count
-from anabranch.operators.windows import Window, tumbling
+from anabranch.operators.aggregates.functions import count
+from anabranch.operators.aggregates.windows import Window, tumbling
 
 
 @pytest.fixture(params=["local", "remote"])

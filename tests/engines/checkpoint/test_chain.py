@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.engines.checkpoint.chain import StateFile, chain, needed, should_snapshot
+from anabranch.engines.checkpoint.state_files import StateFile, chain, needed, should_snapshot
 from anabranch.errors import StateError
 
 BUCKETS = range(6)

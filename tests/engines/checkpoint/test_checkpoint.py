@@ -4,11 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.engines.checkpoint import recovery
-from anabranch.engines.checkpoint.chain import StateFile, chain
+from anabranch.engines.checkpoint import checkpoint as recovery
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.checkpoint.manifest import BatchLog, Manifest
-from anabranch.engines.checkpoint.state_files import read_state, state_name, write_state
+from anabranch.engines.checkpoint.state_files import (
+    StateFile,
+    chain,
+    read_state,
+    state_name,
+    write_state,
+)
 from anabranch.errors import StateError
 
 WHOLE_EVERY = 4

@@ -1,6 +1,6 @@
 import pytest
 
-from anabranch.engines.checkpoint.fence import FENCE, Fence
+from anabranch.engines.checkpoint.checkpoint import FENCE, Fence
 from anabranch.errors import StateError
 
 

@@ -4,15 +4,21 @@ from datetime import timedelta
 import pytest
 
 import anabranch as ab
-from anabranch.engines.checkpoint.identity import IDENTITY, claim, describe, require_same
-from anabranch.engines.checkpoint.settings import settings_of, text_of
+from anabranch.engines.checkpoint.identity import (
+    IDENTITY,
+    claim,
+    describe,
+    require_same,
+    settings_of,
+    text_of,
+)
 from anabranch.errors import StateError
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
 from anabranch.io import collect, memory
-from anabranch.operators.aggregates import count
-from anabranch.operators.tuples import TupleOperator
-from anabranch.operators.windows import session, tumbling
+from anabranch.operators.aggregates.functions import count
+from anabranch.operators.aggregates.windows import session, tumbling
+from anabranch.operators.tuple_style.tuples import TupleOperator
 
 
 def stored(flow: Flow):
@@ -90,8 +96,9 @@ def test_the_body_of_a_function_is_not_seen():
 
 
 def test_another_format_is_refused_with_its_own_advice(visits):
-    with pytest.raises(StateError, match="the version of Anabranch that wrote it"):
-        require_same({"format": 99}, visits())
+    stored = {"format": 99, "written by": "Anabranch 7.5"}
+    with pytest.raises(StateError, match=r"format 99, written by Anabranch 7\.5; go on with that"):
+        require_same(stored, visits())
 
 
 class Limited(TupleOperator):

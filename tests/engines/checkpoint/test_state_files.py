@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from anabranch.engines.checkpoint.chain import StateFile
 from anabranch.engines.checkpoint.state_files import (
+    StateFile,
     read_state,
     state_name,
     version_of,

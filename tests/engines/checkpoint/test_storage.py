@@ -4,8 +4,7 @@ import pickle
 
 import pytest
 
-from anabranch.engines.checkpoint.locations import storage_at
-from anabranch.engines.checkpoint.storage import PENDING
+from anabranch.engines.checkpoint.storage import PENDING, storage_at
 from anabranch.errors import StateError
 
 
@@ -83,7 +82,7 @@ def test_without_links_a_local_file_is_still_created_once(tmp_path, monkeypatch)
 
 
 def test_a_file_system_that_does_not_rename_over_files_is_helped(tmp_path, monkeypatch):
-    import anabranch.engines.checkpoint.remote_storage as remote
+    import anabranch.engines.checkpoint.storage as remote
 
     class Stubborn(remote.fs.SubTreeFileSystem):
         def move(self, source, target):

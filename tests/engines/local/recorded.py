@@ -17,11 +17,11 @@ import pytest
 from anabranch.engines.channel import Channel, owned_buckets
 from anabranch.engines.local import region as region_module
 from anabranch.engines.local.region import RegionRun, Switch
-from anabranch.engines.local.replica import Load, Replica
+from anabranch.engines.local.replica import PipelineInput, Replica
 from anabranch.planning.plan import Plan, RegionPlan
 from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.positions import START, Root
-from anabranch.state.store import ObjectStore
+from anabranch.state.tables.store import ObjectStore
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Recorder:
             made(replica, keeper, channel)
             replica.epoch = len(recorder.stories[channel.region.name].plans) - 1
 
-        def work(replica: Any, pipeline: int, load: Load) -> None:
+        def work(replica: Any, pipeline: int, load: PipelineInput) -> None:
             begun = next(recorder._clock)
             channel = replica.channel
             buckets, pipelines = channel.buckets, channel.pipelines
@@ -136,7 +136,7 @@ class Recorder:
         self._patch.setattr(region_module, "reassign", reassign)
 
 
-def _roots(load: Load) -> tuple[Root, ...]:
+def _roots(load: PipelineInput) -> tuple[Root, ...]:
     inputs = [jumbo for jumbo in load.entry.inputs() if jumbo is not None]
     return tuple(Root(*row[:4]) for jumbo in inputs for row in jumbo.positions.rows())
 

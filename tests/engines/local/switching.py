@@ -17,9 +17,9 @@ from anabranch.events import Event, Reconfiguration
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io import collect, memory
-from anabranch.operators.invocation import Invocation
-from anabranch.operators.shared import shared
-from anabranch.operators.tuples import partitioned, stateful
+from anabranch.operators.keyed.shared import shared
+from anabranch.operators.tuple_style.invocation import Invocation
+from anabranch.operators.tuple_style.tuples import partitioned, stateful
 from anabranch.planning.plan import Plan
 from anabranch.testing.compare import difference
 from anabranch.testing.random_plans import random_plan

@@ -19,8 +19,8 @@ from anabranch.engines.local.outlet import Outlet
 from anabranch.engines.local.source import SourceRun
 from anabranch.flow import Flow
 from anabranch.io import call, generate, stamped
-from anabranch.operators.keyed import keyed
-from anabranch.operators.shapes import expand
+from anabranch.operators.keyed.keyed import keyed
+from anabranch.operators.row_wise.shapes import expand
 from anabranch.planning.plan import Plan, SourcePlan
 from anabranch.state.positions import Jumbo
 

@@ -23,7 +23,7 @@ from anabranch.engines.local.replica import Replica
 from anabranch.planning.regions import RegionKind
 from anabranch.state.gate import split
 from anabranch.state.positions import FIRST, LAST, Jumbo, Root
-from anabranch.state.store import ObjectStore
+from anabranch.state.tables.store import ObjectStore
 from tests.engines.local import switching
 from tests.engines.local.switching import Switching
 

@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from anabranch.columns.hashing import hash_columns
 from anabranch.engines.local.assembly import Assembly
 from anabranch.engines.local.probe import Probe
 from anabranch.engines.local.profiler import Profiler
 from anabranch.events import HotKey
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
-from anabranch.operators.aggregates import count
+from anabranch.operators.aggregates.functions import count
 from anabranch.planning.plan import Plan
-from anabranch.state.hashing import hash_columns
 
 
 class Scripted(Probe):

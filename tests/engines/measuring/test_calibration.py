@@ -11,8 +11,8 @@ from anabranch.engines.measuring.calibration import (
     this_machine,
     thread_switch_ns,
 )
-from anabranch.engines.measuring.calibration_spark import Trial, fit, overheads
-from anabranch.engines.measuring.clock import clock_ghz
+from anabranch.engines.measuring.processor import clock_ghz
+from anabranch.engines.measuring.spark_calibration import BatchTrial, fit, overheads
 from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.spark import SparkCosts
@@ -151,7 +151,8 @@ def trials(noise=lambda n: 1.0):
     kinds = [(rows, n, 16) for rows in (2_000, 200_000) for n in (1, 2, 4)]
     kinds += [(200_000, n, 112) for n in (1, 2)]
     return [
-        Trial(*kind, tuple(micro_batch_s(*kind) * noise(n) for n in range(3))) for kind in kinds
+        BatchTrial(*kind, tuple(micro_batch_s(*kind) * noise(n) for n in range(3)))
+        for kind in kinds
     ]
 
 
@@ -167,7 +168,7 @@ def test_one_slow_micro_batch_does_not_change_them():
 
 
 def test_no_cost_is_below_zero():
-    free = [Trial(t.rows, t.replicas, t.row_bytes, (0.2,)) for t in trials()]
+    free = [BatchTrial(t.rows, t.replicas, t.row_bytes, (0.2,)) for t in trials()]
     found = fit(free, slots=2)
     assert found.batch_s == pytest.approx(0.2, rel=0.01)
     assert min(found.stage_s, found.task_s, found.shuffle_row_ns, found.shuffle_byte_ns) >= 0

@@ -7,16 +7,20 @@ import pytest
 
 import anabranch as ab
 from anabranch.apps import word_count
-from anabranch.engines.measuring.profiling import costs_us, measure_flow, profile_flow
-from anabranch.engines.measuring.rehearsal import Stopwatch, rehearse
+from anabranch.engines.measuring.busy_flows import busy_flow
+from anabranch.engines.measuring.profiling import (
+    Stopwatch,
+    costs_us,
+    measure_flow,
+    profile_flow,
+    rehearse,
+)
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
 from anabranch.io import collect, generate, memory, parquet
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, chain
-from anabranch.planning.profile_file import profile_text, read_profile
-from anabranch.testing.busy import busy_flow
+from anabranch.planning.profile import OperatorProfile, chain, profile_text, read_profile
 
 
 class EvenWatch(Stopwatch):

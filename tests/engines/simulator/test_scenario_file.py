@@ -10,8 +10,8 @@ from anabranch.engines.simulator.scenario import (
     Scenario,
     Straggler,
     SwitchCost,
+    read_scenario,
 )
-from anabranch.engines.simulator.scenario_file import read_scenario
 from anabranch.errors import PlanError
 
 FULL = Scenario(

@@ -1,7 +1,7 @@
 """The Spark engine's batches without Spark: every stage of a job runs here, task after task.
 
 Rows go from stage to stage by their target, as Spark's shuffle would take them, in an order drawn
-from a seed. Attempts may be given up half-way, parked state may vanish, and the driver may be
+from a seed. Attempts may be given up half-way, cached state may vanish, and the driver may be
 killed between any two steps of its protocol.
 """
 
@@ -23,10 +23,10 @@ from anabranch.engines.checkpoint.sinks import Sinks
 from anabranch.engines.spark.batches import Batches
 from anabranch.engines.spark.intake import Intake, Share
 from anabranch.engines.spark.job import outcome_of
-from anabranch.engines.spark.keeper import remove_lot
-from anabranch.engines.spark.layout import Layout
-from anabranch.engines.spark.program import Batch, Outcome, Program
+from anabranch.engines.spark.layout import StageLayout
+from anabranch.engines.spark.program import Batch, JobResult, Program
 from anabranch.engines.spark.sinks import spark_sinks
+from anabranch.engines.spark.state_loader import remove_cache
 from anabranch.engines.spark.task import TaskRun
 from anabranch.flow import Flow
 from anabranch.graph import Role
@@ -47,7 +47,7 @@ class Killed(Exception):
     """The driver is gone."""
 
 
-def run_stages(layout: Layout, task: Task, rng: Random) -> Outcome:
+def run_stages(layout: StageLayout, task: Task, rng: Random) -> JobResult:
     """One job: every row goes to its target, tasks and rows in an order drawn from `rng`."""
     inbox: dict[int, Rows] = {number: [] for number in range(layout.tasks[0])}
     for stage in range(layout.last_stage + 1):
@@ -83,7 +83,7 @@ class InProcess:
         directory: For the checkpoint.
         seed: Decides every choice.
         kills: How often the driver dies.
-        trouble: Chance that a task is given up once before it succeeds, and that parked state is
+        trouble: Chance that a task is given up once before it succeeds, and that cached state is
             lost.
     """
 
@@ -93,7 +93,7 @@ class InProcess:
         self._flow, self._directory, self._rng = flow, directory, Random(seed)
         self._kills, self._trouble = kills, trouble
         self._attempt = 0
-        self._lot = uuid4().hex
+        self._cache = uuid4().hex
         self.events: list[str] = []
         self.loaded_bytes = 0
 
@@ -108,11 +108,11 @@ class InProcess:
                     self.events.append("killed")
             raise AssertionError("killed too often")
         finally:
-            remove_lot(self._lot)
+            remove_cache(self._cache)
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _life(self, wishes: list[Plan]) -> RunResult:
-        program = Program(self._flow, str(self._directory), self._lot)
+        program = Program(self._flow, str(self._directory), self._cache)
         self._program = pickle.loads(program.packed())  # what workers see
         checkpoint = Checkpoint.open(str(self._directory), self._flow)
         sinks = spark_sinks(program, checkpoint.storage, None)
@@ -172,10 +172,10 @@ class InProcess:
             self.events.append(where)
             raise Killed(where)
 
-    def _job(self, layout: Layout, batch: Batch) -> Outcome:
+    def _job(self, layout: StageLayout, batch: Batch) -> JobResult:
         batch = pickle.loads(pickle.dumps(batch))
         if self._rng.random() < self._trouble:
-            remove_lot(self._lot)
+            remove_cache(self._cache)
         outcome = run_stages(layout, partial(self._task, batch), self._rng)
         self.loaded_bytes += sum(r.state_loaded_bytes for r in outcome.reports)
         return outcome

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 import anabranch as ab
-from anabranch.engines.spark import keeper
+from anabranch.engines.spark import state_loader as keeper
 from anabranch.engines.spark.session import session
 from anabranch.events import Event, Observed, RunEnded, RunStarted
 from anabranch.planning.plan import Plan
@@ -128,7 +128,7 @@ def arm_driver(point: Point) -> None:
     """In the driver: die right behind a step of the commit."""
     from anabranch.engines.checkpoint.checkpoint import Checkpoint
     from anabranch.engines.checkpoint.sinks import Sinks
-    from anabranch.io.directory import DirectorySink
+    from anabranch.io.directory_sink import DirectorySink
 
     kind, batch = point
     die_behind = {

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.spark.batches import Batches, Done
-from anabranch.engines.spark.keeper import remove_lot
-from anabranch.engines.spark.layout import Layout
-from anabranch.engines.spark.program import Batch, Outcome, Program
+from anabranch.engines.spark.layout import StageLayout
+from anabranch.engines.spark.program import Batch, JobResult, Program
 from anabranch.engines.spark.sinks import spark_sinks
+from anabranch.engines.spark.state_loader import remove_cache
 from anabranch.engines.spark.task import TaskRun
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
@@ -25,7 +25,7 @@ from tests.engines.spark.in_process import Rows, run_stages
 class OneByOne:
     """A run whose batches are made one by one, its tasks in this process.
 
-    As a context it stops at the end: nothing is under way any more, and parked state is let go.
+    As a context it stops at the end: nothing is under way any more, and cached state is let go.
 
     Args:
         flow: The application.
@@ -50,7 +50,7 @@ class OneByOne:
     def close(self) -> None:
         """Stop."""
         self.sinks.close()
-        remove_lot(self.program.lot)
+        remove_cache(self.program.cache)
 
     def next(self) -> Done:
         """One more batch."""
@@ -65,7 +65,7 @@ class OneByOne:
         while not self.batches.ended():
             self.next()
 
-    def job(self, layout: Layout, batch: Batch) -> Outcome:
+    def job(self, layout: StageLayout, batch: Batch) -> JobResult:
         """What Spark would run."""
         program, batch = pickle.loads(self.program.packed()), pickle.loads(pickle.dumps(batch))
         return run_stages(layout, partial(self._task, program, batch), Random(batch.version))

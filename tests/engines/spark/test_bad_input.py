@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 import anabranch as ab
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
-from anabranch.engines.checkpoint.local_storage import LocalStorage
-from anabranch.engines.spark.keeper import remove_lot
+from anabranch.engines.checkpoint.storage import LocalStorage
+from anabranch.engines.spark.state_loader import remove_cache
 from anabranch.errors import (
     AnabranchError,
     BuildError,
@@ -64,7 +64,7 @@ class Life(InProcess):
         try:
             self._life([plan])
         finally:
-            remove_lot(self._lot)
+            remove_cache(self._cache)
 
     def _resized(self, plan: Plan) -> Plan:
         return plan

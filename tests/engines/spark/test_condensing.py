@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.apps import word_count
 from anabranch.engines.jumbo_ipc import from_ipc
-from anabranch.engines.spark import station as station_module
+from anabranch.engines.spark import replica as station_module
 from anabranch.engines.spark import task as task_module
 from anabranch.engines.spark import wire
 from anabranch.engines.spark.program import Batch

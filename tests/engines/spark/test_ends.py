@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.engines.spark import station as station_module
+from anabranch.engines.spark import replica as station_module
 from anabranch.engines.spark import task as task_module
 from anabranch.engines.spark.job import outcome_of
-from anabranch.engines.spark.layout import Layout
-from anabranch.engines.spark.program import Batch, Outcome, Program
+from anabranch.engines.spark.layout import StageLayout
+from anabranch.engines.spark.program import Batch, JobResult, Program
 from anabranch.engines.spark.task import TaskRun
 from anabranch.errors import OperatorError, StateError
 from anabranch.flow import Flow
@@ -114,7 +114,7 @@ def test_an_attempt_that_is_given_up_leaves_no_thread(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     with OneByOne(flow, tmp_path / "checkpoint", plan) as run:
 
-        def given_up(layout: Layout, batch: Batch) -> Outcome:
+        def given_up(layout: StageLayout, batch: Batch) -> JobResult:
             attempt = TaskRun(run.program, batch, 0, 0, "0").work(iter([]))
             next(attempt)
             assert set(threading.enumerate()) > before
@@ -160,8 +160,8 @@ def test_an_error_in_a_partition_of_a_dataframe_is_told_and_leaves_no_thread() -
 # Holes in the versions
 
 
-def reports_nothing(layout: Layout, batch: Batch) -> Outcome:
-    return Outcome([])
+def reports_nothing(layout: StageLayout, batch: Batch) -> JobResult:
+    return JobResult([])
 
 
 @pytest.mark.parametrize("asked", [2, 7])

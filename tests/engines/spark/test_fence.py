@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 import anabranch as ab
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.spark.batches import Batches
-from anabranch.engines.spark.layout import Layout
-from anabranch.engines.spark.program import Batch, Outcome, Program
+from anabranch.engines.spark.layout import StageLayout
+from anabranch.engines.spark.program import Batch, JobResult, Program
 from anabranch.engines.spark.sinks import spark_sinks
 from anabranch.errors import StateError
 from anabranch.events import Event, Observed
@@ -90,7 +90,7 @@ def test_tasks_and_a_driver_that_come_late_change_nothing(
     kept = set(old.files(tmp_path))
     job = old.job
 
-    def late(layout: Layout, batch: Batch) -> Outcome:
+    def late(layout: StageLayout, batch: Batch) -> JobResult:
         """The batch is under way when another run takes over and is faster."""
         new = Running(tmp_path)
         runs.append(new)
@@ -158,7 +158,7 @@ def test_a_version_committed_while_the_run_is_taken_over_keeps_its_output(
     runs.append(old)
     old.next()
     publish = old.checkpoint.storage.create
-    program = Program(build(tmp_path), old.program.checkpoint, old.program.lot)
+    program = Program(build(tmp_path), old.program.checkpoint, old.program.cache)
     opened: list[Checkpoint] = []
 
     def held_up(path: str, data: bytes) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.engines.spark.dataframes import dataframe_sources
-from anabranch.engines.spark.layout import Layout, layout
+from anabranch.engines.spark.layout import StageLayout, layout
 from anabranch.engines.spark.program import Program
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
@@ -46,12 +46,12 @@ def counted(ctx):
         ctx.emit(n=1)
 
 
-def where(found: Layout) -> dict[str, tuple[int, int, int]]:
+def where(found: StageLayout) -> dict[str, tuple[int, int, int]]:
     """Stage, first task and replicas of each region."""
     return {n: (s.stage, s.first_task, s.replicas) for n, s in found.stations.items()}
 
 
-def joined(found: Layout) -> set[str]:
+def joined(found: StageLayout) -> set[str]:
     return {name for name, station in found.stations.items() if station.joined}
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import anabranch as ab
-from anabranch.engines.spark import station as station_module
+from anabranch.engines.spark import replica as station_module
 from anabranch.engines.spark import task as task_module
 from anabranch.engines.spark.program import Batch
 from anabranch.planning.plan import Plan

@@ -3,14 +3,15 @@
 import pytest
 
 from anabranch.apps import word_count
-from anabranch.engines.spark import prediction, station, task
-from anabranch.engines.spark.prediction import predicted_batch_s, stages_of
+from anabranch.engines.measuring.busy_flows import busy_flow
+from anabranch.engines.spark import model as prediction
+from anabranch.engines.spark import replica, task
+from anabranch.engines.spark.model import predicted_batch_s, stages_of
 from anabranch.graph import StateKind
 from anabranch.io import parquet
 from anabranch.planning.models.spark import Slots, SparkCosts
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile, chain
-from anabranch.testing.busy import busy_flow
 
 FREE = SparkCosts(0.0)
 
@@ -157,4 +158,4 @@ def test_few_tuples_are_passed_on_as_they_are():
 
 def test_tasks_read_as_much_at_once_as_is_predicted():
     assert prediction.SCAN_ROWS == task.SCAN_ROWS
-    assert prediction.RUN_ROWS == station.RUN_ROWS
+    assert prediction.RUN_ROWS == replica.RUN_ROWS

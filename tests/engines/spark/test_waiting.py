@@ -11,12 +11,12 @@ import pytest
 
 import anabranch as ab
 from anabranch.engines.spark.intake import Intake, Share
-from anabranch.engines.spark.keeper import remove_lot
-from anabranch.engines.spark.layout import Layout
-from anabranch.engines.spark.program import Batch, Outcome
+from anabranch.engines.spark.layout import StageLayout
+from anabranch.engines.spark.program import Batch, JobResult
+from anabranch.engines.spark.state_cache import StateCache, cache_directory
+from anabranch.engines.spark.state_loader import remove_cache
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
-from anabranch.state.parking import ParkingLot, lot_directory
 from anabranch.testing.compare import difference
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess
@@ -85,16 +85,16 @@ def dealt(batch: pa.RecordBatch, bucket: Any) -> tuple[dict[str, Any], list[int]
 
 
 class Forgetful(InProcess):
-    """Parked state is lost before every batch: all of it, or what one replica had parked."""
+    """Cached state is lost before every batch: all of it, or what one replica had cached."""
 
     lost = "all"
 
-    def _job(self, layout: Layout, batch: Batch) -> Outcome:
+    def _job(self, layout: StageLayout, batch: Batch) -> JobResult:
         if self.lost == "all":
-            remove_lot(self._lot)
+            remove_cache(self._cache)
         else:
-            lot = ParkingLot(lot_directory(self._lot))
-            lot.sweep(sorted(lot.names())[1:])
+            cache = StateCache(cache_directory(self._cache))
+            cache.sweep(sorted(cache.names())[1:])
         return super()._job(layout, batch)
 
     def _starve(self, intake: Intake) -> None:

@@ -75,7 +75,7 @@ def jumbos(draw: st.DrawFn) -> Jumbo:
 def through(jumbo: Jumbo) -> Jumbo:
     """What arrives: packed, made a row, read from the row, unpacked."""
     header, payload = pack(jumbo)
-    sent = wire.Row(wire.JUMBO, 2, 5, header, payload).to_arrow(1)
+    sent = wire.WireRow(wire.JUMBO, 2, 5, header, payload).to_arrow(1)
     [row] = wire.rows_of(sent)
     assert (row.kind, row.stage, row.target) == (wire.JUMBO, 2, 5)
     assert sent.column(0).to_pylist() == [1]

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
+from anabranch.engines.spark.observe import (
+    pipeline_metrics,
+    replica_busy,
+    replica_in_steps,
+    source_busy,
+)
 from anabranch.engines.spark.task_report import (
     ReplicaWork,
     SourceRead,
     StepWork,
     TaskReport,
     Work,
-)
-from anabranch.engines.spark.work import (
-    pipeline_metrics,
-    replica_busy,
-    replica_in_steps,
-    source_busy,
 )
 from anabranch.io.sink import Receipt
 from anabranch.planning.plan import Plan, RegionPlan, SourcePlan

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
+from anabranch.engines.measuring.busy_flows import busy_flow
 from anabranch.planning.machine import Machine
 from anabranch.planning.profile import OperatorProfile, Overheads, chain
-from anabranch.testing.busy import busy_flow
 from papers.pipelined_fission.engine import Job, Ran, engine_sweeps, once_if_equal, planned, run_job
 from papers.pipelined_fission.model import (
     TABLE_1_OVERHEADS_US,

@@ -10,7 +10,7 @@ from anabranch.errors import BuildError, OperatorError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.io.reader import SourceReader
-from anabranch.operators.shared import shared
+from anabranch.operators.keyed.shared import shared
 from anabranch.state.positions import FIRST, end
 from anabranch.testing import run_sequential
 from papers.stretch.figure4 import (

@@ -5,12 +5,14 @@ import pytest
 
 from anabranch.planning.machine import Machine
 from anabranch.planning.planners.planner import Problem
-from anabranch.planning.planners.rlas_certified import rlas_certified, rounded
-from anabranch.planning.planners.search.linear_rows import LinearRows
-from anabranch.planning.planners.search.placement_bound import bound
-from anabranch.planning.planners.search.placement_relaxation import Box, Relaxation
+from anabranch.planning.planners.rlas_certified import bound, rlas_certified, rounded
+from anabranch.planning.planners.search.placement_relaxation import (
+    LinearRows,
+    ProductCuts,
+    Relaxation,
+    ShareBounds,
+)
 from anabranch.planning.planners.search.placing import Placing
-from anabranch.planning.planners.search.product_cuts import ProductCuts
 from anabranch.planning.profile import OperatorProfile, chain
 from papers.briskstream.inputs import application, server
 from tests.planning.planners.enumerated_plans import every_plan, random_problem
@@ -58,7 +60,7 @@ def test_no_plan_is_called_impossible_in_a_box_around_its_own_shares(seed):
     relaxation = Relaxation(model, placing.room)
     whole = relaxation.whole
     below, above = draw.uniform(0, 0.3, (2, *shares.shape))
-    box = Box(
+    box = ShareBounds(
         np.maximum(0, shares - below), np.minimum(1, shares + above), whole.fewest, whole.most
     )
     rate = float(found.bounded[best]) / placing.workload.sink_visits * (1 - 1e-6)

@@ -10,11 +10,9 @@ from anabranch.errors import PlanError
 from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.fission import check, estimate
-from anabranch.planning.planners.exact import exact
+from anabranch.planning.planners.exact import exact, fission_only, pipelining_only
 from anabranch.planning.planners.exhaustive import exhaustive
 from anabranch.planning.planners.fission import fission
-from anabranch.planning.planners.fission_only import fission_only
-from anabranch.planning.planners.pipelining_only import pipelining_only
 from anabranch.planning.planners.planner import Planner, Problem
 from anabranch.planning.planners.registry import PLANNERS as BY_NAME
 from anabranch.planning.planners.sequential import sequential

@@ -3,11 +3,9 @@
 import pytest
 
 from anabranch.planning.machine import Machine
-from anabranch.planning.planners.first_fit import first_fit
-from anabranch.planning.planners.os_placement import os_placement
+from anabranch.planning.planners.placement_baselines import first_fit, os_placement, round_robin
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.planners.rlas import rlas
-from anabranch.planning.planners.round_robin import round_robin
 from anabranch.planning.profile import OperatorProfile, chain
 
 FAR = ((0.0, 300.0), (300.0, 0.0))

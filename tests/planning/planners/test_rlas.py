@@ -5,17 +5,17 @@ import pytest
 
 from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
-from anabranch.planning.planners.first_fit import first_fit
-from anabranch.planning.planners.os_placement import os_placement
+from anabranch.planning.planners.placement_baselines import first_fit, os_placement, round_robin
 from anabranch.planning.planners.planner import Problem
-from anabranch.planning.planners.rlas import rlas
-from anabranch.planning.planners.rlas_fix_l import rlas_fix_l
-from anabranch.planning.planners.rlas_fix_u import rlas_fix_u
-from anabranch.planning.planners.round_robin import round_robin
-from anabranch.planning.planners.search.placement_branches import place
-from anabranch.planning.planners.search.placement_moves import Budget, Room, changes, improve
+from anabranch.planning.planners.rlas import rlas, rlas_fix_l, rlas_fix_u
+from anabranch.planning.planners.search.placement_moves import (
+    Budget,
+    SearchLimits,
+    changes,
+    improve,
+)
 from anabranch.planning.planners.search.placing import Placing
-from anabranch.planning.planners.search.replica_scaling import bottlenecks, by_work, scale
+from anabranch.planning.planners.search.rlas_search import bottlenecks, by_work, place, scale
 from anabranch.planning.profile import OperatorProfile, chain
 from papers.briskstream.figures import random_placements
 from papers.briskstream.inputs import APPLICATIONS, SERVERS, application, server
@@ -63,13 +63,13 @@ def test_bottlenecks_come_from_the_sink_on_with_the_ratio_rounded_up():
 
 def test_replicas_by_work_stay_within_what_each_unit_may_have():
     placing = Placing.of(small())
-    assert by_work(placing.model(), Room(8, (8, 2)), 1.0) == [2, 2]
-    assert by_work(placing.model(), Room(8, (8, 8)), 1.0) == [2, 6]
+    assert by_work(placing.model(), SearchLimits(8, (8, 2)), 1.0) == [2, 2]
+    assert by_work(placing.model(), SearchLimits(8, (8, 8)), 1.0) == [2, 6]
 
 
 def test_changes_move_turn_add_and_remove_one_replica():
     counts = np.array([[1.0, 0.0], [2.0, 0.0]])
-    near = {tuple(map(tuple, found.tolist())) for found in changes(counts, Room(4, (4, 4)))}
+    near = {tuple(map(tuple, found.tolist())) for found in changes(counts, SearchLimits(4, (4, 4)))}
     assert near == {
         ((0, 1), (2, 0)),
         ((1, 0), (1, 1)),

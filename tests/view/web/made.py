@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 import anabranch as ab
-from anabranch.adapt.policy import Pace, Proposal, Seen, Trial, Verdict
+from anabranch.adapt.history import History
+from anabranch.adapt.policy import Cadence, Proposal, Trial, Verdict
 from anabranch.events import (
     BatchTimes,
     Decision,
@@ -71,16 +72,16 @@ class Content:
     """A policy that is content with every plan."""
 
     name = "content"
-    pace = Pace()
+    pace = Cadence()
 
     def begin(self) -> None:
         """It knows nothing."""
 
-    def decide(self, memory: None, seen: Seen) -> tuple[None, Proposal | None]:
+    def decide(self, memory: None, seen: History) -> tuple[None, Proposal | None]:
         """Stay."""
         return None, None
 
-    def judge(self, memory: None, seen: Seen, trial: Trial) -> tuple[None, Verdict]:
+    def judge(self, memory: None, seen: History, trial: Trial) -> tuple[None, Verdict]:
         """Nothing is ever tried."""
         raise AssertionError
 

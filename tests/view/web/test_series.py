@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.events import SourceMetrics
-from anabranch.view.web.series import MOST_POINTS, Series
+from anabranch.view.web.timeline import MOST_POINTS, Series
 from tests.view.web.made import observed
 
 

@@ -15,7 +15,7 @@ from anabranch import events
 from anabranch.errors import EngineError
 from anabranch.view.web import feed as feeds
 from anabranch.view.web import serve
-from anabranch.view.web.requests import MOST_BODY, assets
+from anabranch.view.web.server import MOST_BODY, assets
 from tests.view.web.made import Content, observed, paced_flow, small_change, small_seen, small_start
 
 JSON = {"Content-Type": "application/json", "X-Anabranch": "1"}

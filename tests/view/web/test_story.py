@@ -22,10 +22,8 @@ from anabranch.events import (
 from anabranch.planning.plan import Plan, RegionPlan
 from anabranch.view.progress import Progress
 from anabranch.view.web.numbers import to_json
-from anabranch.view.web.plans import MOST_PLANS
-from anabranch.view.web.rates import Rates
-from anabranch.view.web.seen import Look, seen_as_object, traffic
-from anabranch.view.web.story import MOST_ENTRIES, Story
+from anabranch.view.web.observation import Look, RateWindow, seen_as_object, traffic
+from anabranch.view.web.timeline import MOST_ENTRIES, MOST_PLANS, Timeline
 from tests.engines.local.handmade import wait_until
 from tests.view.web.made import (
     observed,
@@ -40,14 +38,14 @@ from tests.view.web.made import (
 
 
 def story_of(*events):
-    story = Story()
+    story = Timeline()
     for event in events:
         story.take(event)
     return story.history()()
 
 
 def looked(seen, plan, shape):
-    return seen_as_object(Look(seen, plan, Rates((seen,))), shape)
+    return seen_as_object(Look(seen, plan, RateWindow((seen,))), shape)
 
 
 def test_before_a_run_there_is_nothing_to_show():
@@ -57,7 +55,7 @@ def test_before_a_run_there_is_nothing_to_show():
 
 
 def test_a_plan_change_is_drawn_and_explained_by_the_decision_before_it():
-    story = Story()
+    story = Timeline()
     story.take(small_start())
     story.take(Decision(2.0, "auto", Kind.TRIED, "count is busy"))
     news = story.take(small_change())()
@@ -70,7 +68,7 @@ def test_a_plan_change_is_drawn_and_explained_by_the_decision_before_it():
 
 
 def test_a_remark_explains_no_plan_change():
-    story = Story()
+    story = Timeline()
     story.take(small_start())
     story.take(Decision(2.0, "auto", Kind.NOTED, "nothing to do"))
     assert story.take(small_change())()["entry"]["why"] == ""
@@ -141,7 +139,7 @@ def test_a_batch_may_be_short_and_still_be_shown_after_the_end():
 
 
 def test_a_wish_that_failed_explains_no_plan_change():
-    story = Story()
+    story = Timeline()
     story.take(small_start())
     story.take(Decision(2.0, "by hand", Kind.APPLIED, "two replicas"))
     story.take(Decision(2.0, "by hand", Kind.FAILED, "expected one"))
@@ -158,7 +156,7 @@ def test_times_are_exact_however_long_a_run_is():
 
 
 def test_traffic_that_nobody_counted_is_not_zero():
-    assert traffic(Rates((observed(1.0).observation,)), small_shape().streams) == [None, None]
+    assert traffic(RateWindow((observed(1.0).observation,)), small_shape().streams) == [None, None]
 
 
 def test_what_is_no_number_is_told_as_nothing():
@@ -172,7 +170,7 @@ def test_what_is_no_number_is_told_as_nothing():
 
 def test_all_rates_are_by_the_clock_of_the_terminal():
     """A batch of half a second every two seconds; boxes, lines and tile agree."""
-    progress, story = Progress("small"), Story()
+    progress, story = Progress("small"), Timeline()
     short = replace(times(), total_s=0.5)
     batches = [
         Observed(replace(small_seen(2.0 * n, 500 * n).observation, times=short))
@@ -190,7 +188,7 @@ def test_all_rates_are_by_the_clock_of_the_terminal():
 
 
 def test_an_earlier_plan_is_shown_with_what_was_seen_under_it():
-    story = Story()
+    story = Timeline()
     for event in (small_start(), small_seen(1.0), small_seen(2.0), small_change(3.0)):
         story.take(event)
     assert story.then(1)()["seen"]["at_s"] == 2.0
@@ -201,7 +199,7 @@ def test_an_earlier_plan_is_shown_with_what_was_seen_under_it():
 
 
 def test_no_more_plans_are_kept_than_can_be_looked_at():
-    story = Story()
+    story = Timeline()
     story.take(small_start())
     for second in range(MOST_PLANS + 9):
         entry = story.take(small_change(second + 1.0))()["entry"]
@@ -218,7 +216,7 @@ def test_a_run_that_starts_again_begins_a_new_story():
 def test_news_and_history_come_to_the_same():
     """What a page that was there from the start knows, and one that is opened at the end."""
     events = [small_start(), small_seen(1.0), small_change(), small_seen(4.0), small_seen(5.0)]
-    story, followed = Story(), {}
+    story, followed = Timeline(), {}
     for event in [*events, RunEnded(6.0, 3000, 1500, ended=True)]:
         followed |= story.take(event)()
     history = story.history()()

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from anabranch.adapt.estimates.forecast import Forecast, saturated
+from anabranch.adapt.estimates.measured import measured_profile
 from anabranch.adapt.guards import LOAD_CHANGE, far, threads
-from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
-from anabranch.adapt.reckoning.forecast import Forecast, saturated
-from anabranch.adapt.reckoning.measured import measured_profile
-from anabranch.adapt.seen import Seen
+from anabranch.adapt.history import History
+from anabranch.adapt.policy import Cadence, Outcome, Proposal, Trial, Verdict
 from anabranch.planning.plan import Plan
 
-PACE = Pace(settle=3, periods=3, most=3)
+PACE = Cadence(settle=3, periods=3, most=3)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Auto:
     sparing: float = 0.15
     patience: int = 3
     longest_wait: int = 64
-    pace: Pace = PACE
+    pace: Cadence = PACE
 
     name = "auto"
 
@@ -70,7 +70,7 @@ class Auto:
         """Nothing learnt."""
         return Learnt()
 
-    def decide(self, memory: Learnt, seen: Seen) -> tuple[Learnt, Proposal | None]:
+    def decide(self, memory: Learnt, seen: History) -> tuple[Learnt, Proposal | None]:
         """A wider plan where the one in force does not keep up, a narrower one where it could."""
         forecast = Forecast.of(seen, memory.trust)
         if forecast is None:
@@ -87,7 +87,7 @@ class Auto:
             return replace(memory, low=memory.low + 1), None
         return replace(memory, low=0), narrower
 
-    def _idle(self, memory: Learnt, seen: Seen) -> tuple[Learnt, Proposal | None]:
+    def _idle(self, memory: Learnt, seen: History) -> tuple[Learnt, Proposal | None]:
         """Where nothing comes for a while, one copy of everything will do."""
         plan = narrowest(seen.plan)
         if seen.rate_per_s or seen.backlog != 0 or plan == seen.plan or plan in seen.barred:
@@ -127,7 +127,7 @@ class Auto:
             plan, f"{used(forecast)}, {changes(seen.plan, plan)} spares {spared} threads"
         )
 
-    def judge(self, memory: Learnt, seen: Seen, trial: Trial) -> tuple[Learnt, Verdict]:
+    def judge(self, memory: Learnt, seen: History, trial: Trial) -> tuple[Learnt, Verdict]:
         """Kept if what was promised came: more tuples a second, or as many with fewer threads."""
         before, plan = trial.before, trial.proposal.plan
         fewer = threads(plan) < threads(before.plan)
@@ -160,7 +160,7 @@ class Auto:
         return Proposal(plan, why)
 
 
-def work_changed(before: Seen, after: Seen) -> bool:
+def work_changed(before: History, after: History) -> bool:
     """Whether a tuple takes another time than before, so that rates do not compare."""
     profiles = measured_profile(before), measured_profile(after)
     works = [sum(p.visits[o.name] * o.held for o in p.operators) for p in profiles if p is not None]

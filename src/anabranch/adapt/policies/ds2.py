@@ -22,19 +22,19 @@ from dataclasses import dataclass
 from math import ceil
 from statistics import median_high
 
+from anabranch.adapt.estimates.measured import OfferedWork, demanded
 from anabranch.adapt.guards import LOAD_CHANGE, far, threads
-from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
-from anabranch.adapt.reckoning.true_rates import Demand, demanded
-from anabranch.adapt.seen import Seen
+from anabranch.adapt.history import History
+from anabranch.adapt.policy import Cadence, Outcome, Proposal, Trial, Verdict
 from anabranch.planning.plan import Plan
 
 Replicas = tuple[int, ...]
 
-PACE = Pace(settle=2, periods=3, most=3)
+PACE = Cadence(settle=2, periods=3, most=3)
 
 
 @dataclass(frozen=True)
-class History:
+class Ds2Memory:
     """What the policy remembers.
 
     Attributes:
@@ -65,15 +65,15 @@ class Ds2:
     rate_ratio: float = 1.05
     slack: float = 0.1
     most_boost: float = 2.0
-    pace: Pace = PACE
+    pace: Cadence = PACE
 
     name = "ds2"
 
-    def begin(self) -> History:
+    def begin(self) -> Ds2Memory:
         """Nothing decided."""
-        return History()
+        return Ds2Memory()
 
-    def decide(self, memory: History, seen: Seen) -> tuple[History, Proposal | None]:
+    def decide(self, memory: Ds2Memory, seen: History) -> tuple[Ds2Memory, Proposal | None]:
         """All regions at once, when enough decisions agree."""
         demand = demanded(seen)
         if demand is None:
@@ -85,7 +85,7 @@ class Ds2:
             wanted = self._replicas(seen, demand, boost)
         before = memory.recent if memory.plan == seen.plan else ()
         recent = (*before, wanted)[-self.activation :]
-        known = History(seen.plan, recent, boost, demand.rate_per_s)
+        known = Ds2Memory(seen.plan, recent, boost, demand.rate_per_s)
         if len(recent) < self.activation:
             return known, None
         plan = planned(seen.plan, tuple(median_high(each) for each in zip(*recent, strict=True)))
@@ -93,15 +93,15 @@ class Ds2:
             return known, None
         return known, Proposal(plan, why(seen, plan, demand, boost), trial=False)
 
-    def judge(self, memory: History, seen: Seen, trial: Trial) -> tuple[History, Verdict]:
+    def judge(self, memory: Ds2Memory, seen: History, trial: Trial) -> tuple[Ds2Memory, Verdict]:
         """It never looks back."""
         return memory, Verdict(Outcome.KEPT, "not judged")
 
-    def _falls_short(self, seen: Seen, demand: Demand) -> bool:
+    def _falls_short(self, seen: History, demand: OfferedWork) -> bool:
         """Whether less is read than should be; how much a greedy source should is only a bound."""
         return not demand.greedy and demand.rate_per_s > self.rate_ratio * seen.rate_per_s
 
-    def _replicas(self, seen: Seen, demand: Demand, boost: float) -> Replicas:
+    def _replicas(self, seen: History, demand: OfferedWork, boost: float) -> Replicas:
         work = tuple(boost * demand.work[r.region] for r in seen.plan.regions)
         part = servable_part(seen, work)
         least = rounded_up(seen, work, part)
@@ -113,17 +113,17 @@ class Ds2:
         return calm if within(seen, calm) else least
 
 
-def now(seen: Seen) -> Replicas:
+def now(seen: History) -> Replicas:
     """The replicas of all regions."""
     return tuple(region.replicas for region in seen.plan.regions)
 
 
-def bounds(seen: Seen) -> Replicas:
+def bounds(seen: History) -> Replicas:
     """The most replicas that each region may have."""
     return tuple(seen.most_replicas(region.region) for region in seen.plan.regions)
 
 
-def servable_part(seen: Seen, work: tuple[float, ...]) -> float:
+def servable_part(seen: History, work: tuple[float, ...]) -> float:
     """The greatest part of the work, 1 at most, that a plan within the limits can do."""
     most = bounds(seen)
     busy = [(bound, amount) for bound, amount in zip(most, work, strict=True) if amount > 0]
@@ -138,7 +138,7 @@ def servable_part(seen: Seen, work: tuple[float, ...]) -> float:
     return 0.0
 
 
-def rounded_up(seen: Seen, work: tuple[float, ...], part: float) -> Replicas:
+def rounded_up(seen: History, work: tuple[float, ...], part: float) -> Replicas:
     """Replicas for a part of the work, within the bounds of the regions."""
     return tuple(
         min(bound, max(1, ceil(part * amount - 1e-9)))
@@ -146,7 +146,7 @@ def rounded_up(seen: Seen, work: tuple[float, ...], part: float) -> Replicas:
     )
 
 
-def within(seen: Seen, replicas: Replicas) -> bool:
+def within(seen: History, replicas: Replicas) -> bool:
     """Whether there are enough threads."""
     return threads(planned(seen.plan, replicas)) <= seen.limits.threads
 
@@ -159,7 +159,7 @@ def planned(plan: Plan, replicas: Replicas) -> Plan:
     return plan
 
 
-def why(seen: Seen, plan: Plan, demand: Demand, boost: float) -> str:
+def why(seen: History, plan: Plan, demand: OfferedWork, boost: float) -> str:
     """What has to be served, and which regions change for it."""
     told = []
     for region in seen.plan.regions:

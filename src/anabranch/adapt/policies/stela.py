@@ -23,19 +23,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
-from anabranch.adapt.reckoning.measured import measured_profile
-from anabranch.adapt.reckoning.room import one_more
-from anabranch.adapt.reckoning.streams import RegionStream, region_streams
-from anabranch.adapt.reckoning.true_rates import offered_per_s, useful_s
-from anabranch.adapt.seen import Seen
+from anabranch.adapt.estimates.capacity import one_more
+from anabranch.adapt.estimates.measured import measured_profile, offered_per_s, useful_s
+from anabranch.adapt.history import History
+from anabranch.adapt.policy import Cadence, Outcome, Proposal, Trial, Verdict
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind
 
 CORES_PER_NODE = 2
 MORE = 2.0
 """How many times what it reads a source is taken to bring, if nothing held it back."""
-PACE = Pace(settle=2, periods=3, most=10)
+PACE = Cadence(settle=2, periods=3, most=10)
 
 
 @dataclass(frozen=True)
@@ -133,13 +131,13 @@ class Stela:
     attempts: int | None = None
     congestion: float = 1.1
     saturated: float = 0.8
-    pace: Pace = PACE
+    pace: Cadence = PACE
     name: str = "stela"
 
     def begin(self) -> None:
         """It remembers nothing."""
 
-    def decide(self, memory: None, seen: Seen) -> tuple[None, Proposal | None]:
+    def decide(self, memory: None, seen: History) -> tuple[None, Proposal | None]:
         """Several replicas at once, each where it promises most with those before in place."""
         streams, offered = region_streams(seen), self._offered(seen)
         able = _able(seen)
@@ -158,11 +156,11 @@ class Stela:
             able = {**able, name: able[name] * replicas / (replicas - 1)}
         return None, Proposal(plan, "; ".join(words), trial=False) if words else None
 
-    def judge(self, memory: None, seen: Seen, trial: Trial) -> tuple[None, Verdict]:
+    def judge(self, memory: None, seen: History, trial: Trial) -> tuple[None, Verdict]:
         """Whatever was done stays."""
         return None, Verdict(Outcome.KEPT)
 
-    def _offered(self, seen: Seen) -> dict[str, float]:
+    def _offered(self, seen: History) -> dict[str, float]:
         """Tuples a second that each source would give if nothing held it back."""
         full = any(max(seen.busy(r.region)) >= self.saturated for r in seen.plan.regions)
         profile = measured_profile(seen)
@@ -177,7 +175,7 @@ class Stela:
         return found
 
     def _target(
-        self, seen: Seen, plan: Plan, streams: Sequence[RegionStream], found: Projection
+        self, seen: History, plan: Plan, streams: Sequence[RegionStream], found: Projection
     ) -> tuple[str, float, Plan] | None:
         """The congested region of the highest ETP that can grow, its ETP, and the grown plan."""
         sinks = {
@@ -195,7 +193,7 @@ class Stela:
         return best
 
 
-def _able(seen: Seen) -> dict[str, float]:
+def _able(seen: History) -> dict[str, float]:
     """Tuples a second that each region can handle; none for those that cost nothing."""
     found = {}
     for region in seen.plan.regions:
@@ -203,3 +201,59 @@ def _able(seen: Seen) -> dict[str, float]:
         if cost_s > 0:
             found[region.region] = region.replicas / cost_s
     return found
+
+
+# Streams between regions as they were seen: who feeds whom, and how many tuples go there.
+
+
+@dataclass(frozen=True)
+class RegionStream:
+    """A stream from one region into another.
+
+    Attributes:
+        producer: The region that it leaves; a source is one, too.
+        consumer: The region that it enters.
+        rows: Tuples that were on it in the window.
+        gain: The same per tuple that came into its producer.
+    """
+
+    producer: str
+    consumer: str
+    rows: float
+    gain: float
+
+
+def taken_in(seen: History, region: str) -> int:
+    """Tuples that came into a region in the window; into a source, those that it read."""
+    found = seen.topology.region(region)
+    if found.kind is RegionKind.SOURCE:
+        return seen.rows_read(region)
+    step = seen.steps.get(found.steps[0])
+    return step.rows_in if step else 0
+
+
+def region_streams(seen: History) -> tuple[RegionStream, ...]:
+    """All streams between regions, those of the most upstream consumers first.
+
+    A region that one other feeds tells how much came from there. Where several streams meet, each
+    has the part that its producer's results are of the results of all those producers.
+    """
+    found = []
+    for consumer in seen.topology.names:
+        producers = seen.topology.upstream(consumer)
+        made = {name: _given_out(seen, name) for name in producers}
+        total = sum(made.values())
+        for name in producers:
+            part = made[name] / total if total else 1 / len(producers)
+            rows = taken_in(seen, consumer) * part
+            came = taken_in(seen, name)
+            found.append(RegionStream(name, consumer, rows, rows / came if came else 0.0))
+    return tuple(found)
+
+
+def _given_out(seen: History, region: str) -> int:
+    found = seen.topology.region(region)
+    if found.kind is RegionKind.SOURCE:
+        return taken_in(seen, region)
+    step = seen.steps.get(found.steps[-1])
+    return step.rows_out if step else 0

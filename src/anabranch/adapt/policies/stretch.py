@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from math import ceil, floor
 
 from anabranch.adapt.guards import threads
-from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
-from anabranch.adapt.seen import Seen
+from anabranch.adapt.history import History
+from anabranch.adapt.policy import Cadence, Outcome, Proposal, Trial, Verdict
 from anabranch.planning.regions import Region
 
-PACE = Pace(settle=2, periods=3, most=3)
+PACE = Cadence(settle=2, periods=3, most=3)
 DIGITS = 9
 """Sums of parts may be off by a hair: a load of 60.000000001 replicas is 60."""
 
@@ -40,14 +40,14 @@ class Stretch:
     upper: float = 0.9
     target: float = 0.7
     bottom: float = 0.45
-    pace: Pace = PACE
+    pace: Cadence = PACE
 
     name = "stretch"
 
     def begin(self) -> None:
         """It remembers nothing."""
 
-    def decide(self, memory: None, seen: Seen) -> tuple[None, Proposal | None]:
+    def decide(self, memory: None, seen: History) -> tuple[None, Proposal | None]:
         """Every region that is beyond a threshold gets another number of replicas."""
         plan, told = seen.plan, []
         # Whoever gives threads back goes first, then whoever needs them most.
@@ -65,7 +65,7 @@ class Stretch:
             told.append(f"region {region.name}: load {load:.2f} {beyond}, {change} {expected}")
         return None, Proposal(plan, "; ".join(told), trial=False) if told else None
 
-    def judge(self, memory: None, seen: Seen, trial: Trial) -> tuple[None, Verdict]:
+    def judge(self, memory: None, seen: History, trial: Trial) -> tuple[None, Verdict]:
         """It does not look back."""
         return None, Verdict(Outcome.KEPT, "not judged")
 
@@ -84,7 +84,7 @@ class Stretch:
             return min(replicas, max(1, least, floor(round(work / self.target, DIGITS))))
         return replicas
 
-    def _loads(self, seen: Seen) -> list[tuple[float, Region]]:
+    def _loads(self, seen: History) -> list[tuple[float, Region]]:
         """Load of a replica of each region that can be replicated, the highest first."""
         read = max(seen.rate_per_s, 1e-9)
         excess = max(1.0, seen.offered_per_s / read) if seen.rate_per_s else 1.0

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.adapt.policy import Outcome, Pace, Proposal, Trial, Verdict
-from anabranch.adapt.reckoning.room import one_more
-from anabranch.adapt.seen import Seen
+from anabranch.adapt.estimates.capacity import one_more
+from anabranch.adapt.history import History
+from anabranch.adapt.policy import Cadence, Outcome, Proposal, Trial, Verdict
 
-PACE = Pace(settle=2, periods=3, most=10)
+PACE = Cadence(settle=2, periods=3, most=10)
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,22 @@ class Threshold:
 
     high: float = 0.8
     low: float = 0.3
-    pace: Pace = PACE
+    pace: Cadence = PACE
     name: str = "threshold"
 
     def begin(self) -> None:
         """It remembers nothing."""
 
-    def decide(self, memory: None, seen: Seen) -> tuple[None, Proposal | None]:
+    def decide(self, memory: None, seen: History) -> tuple[None, Proposal | None]:
         """One more replica where it is needed most, or else one less where it is needed least."""
         loads = {region.name: max(seen.busy(region.name)) for region in seen.topology.working}
         return None, self._grow(seen, loads) or self._shrink(seen, loads)
 
-    def judge(self, memory: None, seen: Seen, trial: Trial) -> tuple[None, Verdict]:
+    def judge(self, memory: None, seen: History, trial: Trial) -> tuple[None, Verdict]:
         """Whatever was done stays."""
         return None, Verdict(Outcome.KEPT)
 
-    def _grow(self, seen: Seen, loads: dict[str, float]) -> Proposal | None:
+    def _grow(self, seen: History, loads: dict[str, float]) -> Proposal | None:
         for name in sorted(loads, key=lambda region: -loads[region]):
             if loads[name] <= self.high:
                 return None
@@ -66,7 +66,7 @@ class Threshold:
                 return Proposal(grown, why, trial=False)
         return None
 
-    def _shrink(self, seen: Seen, loads: dict[str, float]) -> Proposal | None:
+    def _shrink(self, seen: History, loads: dict[str, float]) -> Proposal | None:
         for name in sorted(loads, key=lambda region: loads[region]):
             replicas = seen.plan.region(name).replicas
             if loads[name] >= self.low:

@@ -33,6 +33,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.kit.arguments import Requirement, a_count, a_number, a_share, require, unless
+from anabranch.apps.kit.inputs import FAR, Input, paths_of, read_rows
+from anabranch.apps.kit.summary import AppSummary, Condensed, grouped
 from anabranch.apps.linear_road.data import (
     BALANCE,
     DAYS,
@@ -59,14 +62,11 @@ from anabranch.apps.linear_road.rules import (
     vehicle,
 )
 from anabranch.apps.linear_road.speeds import MINUTE, SEGMENT, VehicleSpeed
-from anabranch.apps.parts.arguments import Wanted, a_count, a_number, a_share, require, unless
-from anabranch.apps.parts.inputs import FAR, Input, paths_of, read_rows
-from anabranch.apps.parts.summary import AppSummary, Condensed, grouped
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files, generate
-from anabranch.operators.aggregates import sum
-from anabranch.operators.shapes import expand, map
-from anabranch.operators.windows import tumbling
+from anabranch.operators.aggregates.functions import sum
+from anabranch.operators.aggregates.windows import tumbling
+from anabranch.operators.row_wise.shapes import expand, map
 
 SHOWN = 5
 FREE_CARS = 50
@@ -138,13 +138,13 @@ def build(
         vehicles=a_count(vehicles, least=1),
         xways=a_count(xways, least=1, most=WITHIN["xway"][1] + 1),
         accidents=a_share(accidents),
-        requests=Wanted(
+        requests=Requirement(
             requests,
             a_share(requests).holds and requests <= MOST_REQUESTS,
             "a share from 0 to a half",
         ),
         free_cars=a_count(free_cars, least=0),
-        free_speed=Wanted(
+        free_speed=Requirement(
             free_speed,
             a_number(free_speed, 0).holds and isfinite(free_speed),
             "a speed of 0 or more that has an end",

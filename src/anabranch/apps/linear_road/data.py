@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.apps.parts.draws import Words, draws, mixed, whole_draws
-from anabranch.apps.parts.wanted import described
+from anabranch.apps.kit.columns import described
+from anabranch.apps.kit.draws import Words, draws, mixed, whole_draws
 from anabranch.state.positions import Ints
 
 REPORT, BALANCE, EXPENDITURE, TRAVEL_TIME = 0, 2, 3, 4

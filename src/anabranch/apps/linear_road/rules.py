@@ -17,14 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.apps.linear_road.data import EXIT_LANE, FEET, FEET_A_SEGMENT, SEGMENTS
-from anabranch.apps.linear_road.speeds import MINUTE, SEGMENT, Velocity
-from anabranch.apps.linear_road.stretches import Stretches
+from anabranch.apps.linear_road.speeds import MINUTE, SEGMENT, Stretches, Velocity
+from anabranch.columns.groups import Runs
 from anabranch.operators.base import Operator
-from anabranch.operators.invocation import Invocation, Reason
-from anabranch.operators.keyed import KeyedState, keyed
-from anabranch.operators.runs import Runs
-from anabranch.operators.shapes import expand, map
-from anabranch.operators.tuples import partitioned
+from anabranch.operators.keyed.keyed import KeyedState, keyed
+from anabranch.operators.row_wise.shapes import expand, map
+from anabranch.operators.tuple_style.invocation import Invocation, Reason
+from anabranch.operators.tuple_style.tuples import partitioned
 from anabranch.state.positions import Ints
 
 MINUTES_OF_SPEED = 5

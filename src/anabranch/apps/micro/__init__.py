@@ -23,6 +23,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anabranch.apps.kit.arguments import (
+    Usual,
+    a_count,
+    a_number,
+    or_usual,
+    require,
+    unless,
+)
+from anabranch.apps.kit.columns import required
+from anabranch.apps.kit.inputs import Input, paths_of, read_rows
+from anabranch.apps.kit.summary import AppSummary
 from anabranch.apps.micro.operators import (
     VALUE,
     CountAll,
@@ -31,17 +42,6 @@ from anabranch.apps.micro.operators import (
     parse,
     wait,
 )
-from anabranch.apps.parts.arguments import (
-    Usual,
-    a_count,
-    a_number,
-    or_usual,
-    require,
-    unless,
-)
-from anabranch.apps.parts.columns import required
-from anabranch.apps.parts.inputs import Input, paths_of, read_rows
-from anabranch.apps.parts.summary import AppSummary
 from anabranch.errors import Subject, UnknownNameError, nearest
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
@@ -56,7 +56,7 @@ PAYLOADS = required(payload=pa.string(), value=pa.int64())
 
 
 @dataclass(frozen=True)
-class Work:
+class OperatorWork:
     """What the operators of a shape do.
 
     Attributes:
@@ -117,30 +117,30 @@ def salt(name: str) -> int:
 Streams = Mapping[str, Stream]
 
 
-def single_region(given: Streams, work: Work) -> Streams:
+def single_region(given: Streams, work: OperatorWork) -> Streams:
     """One region with partitioned state, of four operators."""
     return {"out": work.region(given["source"], "m", "key1")}
 
 
-def two_regions(given: Streams, work: Work) -> Streams:
+def two_regions(given: Streams, work: OperatorWork) -> Streams:
     """Two regions with different keys, of one operator each."""
     costly = replace(work, multiplications=work.multiplications * work.costlier)
     return {"out": work.region(costly.region(given["source"], "a", "key1"), "b", "key2")}
 
 
-def tree(given: Streams, work: Work) -> Streams:
+def tree(given: Streams, work: OperatorWork) -> Streams:
     """A region that hands every tuple to two others."""
     root = work.count(given["source"], "a", "key1")
     return {"out": work.count(root, "b", "key2"), "c.out": work.count(root, "c", "key3")}
 
 
-def reverse_tree(given: Streams, work: Work) -> Streams:
+def reverse_tree(given: Streams, work: OperatorWork) -> Streams:
     """Two regions, each with its source, whose tuples meet in a third."""
     left, right = work.count(given["left"], "a", "key1"), work.count(given["right"], "b", "key2")
     return {"out": work.count(left.union("both", right), "c", "key3")}
 
 
-def selectivity(given: Streams, work: Work) -> Streams:
+def selectivity(given: Streams, work: OperatorWork) -> Streams:
     """Four operators of equal work per tuple of the source: others in between make it so."""
     at = work.count(given["source"], "m1", "key1", 1024)
     for number, (passes, times) in enumerate([(4, 256), (0.25, 1024), (0.5, 2048)], start=1):
@@ -148,7 +148,7 @@ def selectivity(given: Streams, work: Work) -> Streams:
     return {"out": at}
 
 
-def joker_chain(given: Streams, work: Work) -> Streams:
+def joker_chain(given: Streams, work: OperatorWork) -> Streams:
     """Seven operators in three regions, the middle one with one state for all."""
     passes = 0.9
     at = work.count(given["source"], "mult1", "key1", 400, passes)
@@ -160,7 +160,7 @@ def joker_chain(given: Streams, work: Work) -> Streams:
     return {"out": work.multiply(at, "mult7", 400, passes)}
 
 
-def linear(given: Streams, work: Work) -> Streams:
+def linear(given: Streams, work: OperatorWork) -> Streams:
     """A line of operators that compute."""
     at = given["op1"]
     for number in range(2, work.operators + 2):
@@ -168,7 +168,7 @@ def linear(given: Streams, work: Work) -> Streams:
     return {"out": at}
 
 
-def diamond(given: Streams, work: Work) -> Streams:
+def diamond(given: Streams, work: OperatorWork) -> Streams:
     """One source for four operators of all kinds, and one behind them that takes all in."""
     at = given["op1"]
     computing = work.multiply(at, "op2")
@@ -176,38 +176,38 @@ def diamond(given: Streams, work: Work) -> Streams:
     return {"out": computing.union("op6", *others)}
 
 
-def star(given: Streams, work: Work) -> Streams:
+def star(given: Streams, work: OperatorWork) -> Streams:
     """Two sources, one operator for both, and two behind it; all parse."""
     centre = work.parse(given["op1"].union("both", given["op2"]), "op3")
     return {"out": work.parse(centre, "op4"), "op5.out": work.parse(centre, "op5")}
 
 
 @dataclass(frozen=True)
-class Shape:
+class GraphShape:
     """A graph, with what the paper has it do, and how much of it there usually is."""
 
-    wire: Callable[[Streams, Work], Streams]
+    wire: Callable[[Streams, OperatorWork], Streams]
     rows: int
-    work: Work = Work()
+    work: OperatorWork = OperatorWork()
     sources: tuple[str, ...] = ("source",)
     columns: pa.Schema = NUMBERS
     rate_per_s: float | None = None
 
 
 SHAPES = {
-    "single-region": Shape(single_region, 5_000_000, Work(operators=4)),
-    "two-regions": Shape(two_regions, 4_000_000),
-    "tree": Shape(tree, 3_000_000),
-    "reverse-tree": Shape(reverse_tree, 2_000_000, sources=("left", "right")),
-    "selectivity": Shape(selectivity, 3_000_000),
-    "joker-chain": Shape(joker_chain, 3_000_000),
-    "linear": Shape(linear, 800_000, Work(3, 10_000), ("op1",), PAYLOADS),
-    "diamond": Shape(diamond, 2_000, Work(1, 10_000), ("op1",), PAYLOADS, 300.0),
-    "star": Shape(star, 200_000, Work(), ("op1", "op2"), PAYLOADS),
+    "single-region": GraphShape(single_region, 5_000_000, OperatorWork(operators=4)),
+    "two-regions": GraphShape(two_regions, 4_000_000),
+    "tree": GraphShape(tree, 3_000_000),
+    "reverse-tree": GraphShape(reverse_tree, 2_000_000, sources=("left", "right")),
+    "selectivity": GraphShape(selectivity, 3_000_000),
+    "joker-chain": GraphShape(joker_chain, 3_000_000),
+    "linear": GraphShape(linear, 800_000, OperatorWork(3, 10_000), ("op1",), PAYLOADS),
+    "diamond": GraphShape(diamond, 2_000, OperatorWork(1, 10_000), ("op1",), PAYLOADS, 300.0),
+    "star": GraphShape(star, 200_000, OperatorWork(), ("op1", "op2"), PAYLOADS),
 }
 
 
-def variant(shape: str) -> Callable[[Streams, Work], Streams]:
+def variant(shape: str) -> Callable[[Streams, OperatorWork], Streams]:
     """The function that wires a shape.
 
     Example:
@@ -279,7 +279,7 @@ def build(
             nearest(shape, SHAPES),
         )
     chosen = SHAPES[shape]
-    work = Work(
+    work = OperatorWork(
         or_usual(operators, chosen.work.operators),
         or_usual(multiplications, chosen.work.multiplications),
         selectivity,

@@ -15,16 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.apps.parts.draws import draws
+from anabranch.apps.kit.draws import draws
+from anabranch.columns.groups import Runs
+from anabranch.columns.schemas import SchemaLike, schema
 from anabranch.graph import StateKind
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
-from anabranch.operators.keyed import KeyedState, keyed
-from anabranch.operators.parse import parse_json
-from anabranch.operators.runs import Runs
-from anabranch.operators.schemas import SchemaLike, schema
-from anabranch.operators.shapes import BatchOperator, attach, expand, guarded, map
+from anabranch.operators.keyed.keyed import KeyedState, keyed
+from anabranch.operators.parsing.parse import parse_json
+from anabranch.operators.row_wise.shapes import BatchOperator, attach, expand, guarded, map
 from anabranch.state.positions import Jumbo, Root
-from anabranch.state.store import ObjectStore
+from anabranch.state.tables.store import ObjectStore
 
 LANE = 8192
 """Numbers that are multiplied together: so many stay in the nearest caches."""

@@ -15,11 +15,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from anabranch.apps.nexmark import joins, one_by_one, rankings, windows, winning
-from anabranch.apps.nexmark.events import Events
-from anabranch.apps.nexmark.generator import Pace
-from anabranch.apps.parts.arguments import (
-    Wanted,
+from anabranch.apps.kit.arguments import (
+    Requirement,
     a_count,
     a_duration,
     a_number,
@@ -27,8 +24,11 @@ from anabranch.apps.parts.arguments import (
     require,
     unless,
 )
-from anabranch.apps.parts.inputs import Input
-from anabranch.apps.parts.summary import AppSummary, Condensed, last
+from anabranch.apps.kit.inputs import Input
+from anabranch.apps.kit.summary import AppSummary, Condensed, last
+from anabranch.apps.nexmark import joins, one_by_one, rankings, windows, winning
+from anabranch.apps.nexmark.events import Events
+from anabranch.apps.nexmark.generator import EventRate
 from anabranch.errors import Subject, UnknownNameError, nearest
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect
@@ -114,7 +114,7 @@ def build(
     require(
         f"nexmark-{query}",
         rows=unless(None, a_count(rows, least=0)),
-        rate_per_s=Wanted(
+        rate_per_s=Requirement(
             rate_per_s,
             a_number(rate_per_s, LEAST_RATE).holds and rate_per_s <= MOST_RATE,
             f"a rate from {LEAST_RATE:g} to {MOST_RATE:g} events a second",
@@ -125,7 +125,7 @@ def build(
     )
     flow = Flow(f"nexmark-{query}")
     ask, sources = QUERIES[query]
-    pace = Pace(rate_per_s, delayed)
+    pace = EventRate(rate_per_s, delayed)
     events = Events(flow, sources, input, rows, pace, lateness, paced, seed)
     ask(events).sink("out", collect())
     return flow

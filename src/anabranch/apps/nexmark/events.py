@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from anabranch.apps.kit.inputs import FAR, Input, paths_of, read_rows
 from anabranch.apps.nexmark.generator import (
     AUCTIONS,
     BIDS,
@@ -20,12 +21,11 @@ from anabranch.apps.nexmark.generator import (
     Auctions,
     Bids,
     Block,
-    Pace,
+    EventRate,
     Persons,
     how_many,
     rows_of,
 )
-from anabranch.apps.parts.inputs import FAR, Input, paths_of, read_rows
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
 
@@ -60,7 +60,7 @@ BID = _columns(
 )
 
 
-class Kind(NamedTuple):
+class EventKind(NamedTuple):
     """A kind of event: its columns, who makes them, and its places among fifty events."""
 
     columns: pa.Schema
@@ -70,9 +70,9 @@ class Kind(NamedTuple):
 
 
 KINDS = {
-    "person": Kind(PERSON, Persons, 0, PERSONS),
-    "auction": Kind(AUCTION, Auctions, PERSONS, AUCTIONS),
-    "bid": Kind(BID, Bids, PERSONS + AUCTIONS, BIDS),
+    "person": EventKind(PERSON, Persons, 0, PERSONS),
+    "auction": EventKind(AUCTION, Auctions, PERSONS, AUCTIONS),
+    "bid": EventKind(BID, Bids, PERSONS + AUCTIONS, BIDS),
 }
 
 
@@ -95,7 +95,7 @@ class Events:
     sources: tuple[str, ...]
     input: Input | None
     rows: int | None
-    pace: Pace
+    pace: EventRate
     lateness: timedelta
     paced: bool
     seed: int

@@ -14,15 +14,15 @@ a batch with a log but without a manifest is run again as its log says.
 from __future__ import annotations
 
 import os
+import re
+import secrets
+from dataclasses import dataclass
 
-from anabranch.engines.checkpoint import cleaning, recovery
-from anabranch.engines.checkpoint.fence import Fence
 from anabranch.engines.checkpoint.identity import claim
-from anabranch.engines.checkpoint.locations import storage_at
 from anabranch.engines.checkpoint.manifest import BatchLog, Manifest
-from anabranch.engines.checkpoint.recovery import LOGS, MANIFESTS, document
-from anabranch.engines.checkpoint.state_files import FOLDER
-from anabranch.engines.checkpoint.storage import Storage
+from anabranch.engines.checkpoint.sealed import damaged, seal, unseal
+from anabranch.engines.checkpoint.state_files import FOLDER, checked, version_of
+from anabranch.engines.checkpoint.storage import PENDING, Storage, storage_at
 from anabranch.errors import StateError, Subject
 from anabranch.flow import Flow
 
@@ -58,7 +58,7 @@ class Checkpoint:
         for folder in (LOGS, MANIFESTS, FOLDER):
             storage.make(folder)
         fence = Fence.take(storage)
-        recovery.finish_rollback(storage)
+        finish_rollback(storage)
         return Checkpoint(storage, fence, contents=contents)
 
     @property
@@ -78,14 +78,14 @@ class Checkpoint:
             StateError: It is damaged; says which file, and which version a run can go on from.
         """
         if not self._looked:
-            found = recovery.versions(self.storage, MANIFESTS)
+            found = versions(self.storage, MANIFESTS)
             self._last = self._intact(found[-1]) if found else None
             self._looked = True
         return self._last
 
     def require_newest(self) -> None:
         """Raise if the run before committed another version while it was being taken over."""
-        found = recovery.versions(self.storage, MANIFESTS)
+        found = versions(self.storage, MANIFESTS)
         known = self.last.version if self.last is not None else -1
         if found and found[-1] > known:
             raise StateError(
@@ -104,7 +104,7 @@ class Checkpoint:
     def manifest(self, version: int) -> Manifest | None:
         """What a batch did, None when it has not happened or was cleaned away."""
         if version not in self._known:
-            found = recovery.read_manifest(self.storage, version)
+            found = read_manifest(self.storage, version)
             if found is None:
                 return None
             self._known[version] = found
@@ -154,14 +154,14 @@ class Checkpoint:
         self._fence.check()
         keep = last.version - RETAINED + 1 if keep_from_version is None else keep_from_version
         keep = min(keep, last.version)
-        cleaning.remove_documents(self.storage, keep)
-        cleaning.remove_pending(self.storage, last.version)
+        remove_documents(self.storage, keep)
+        remove_pending(self.storage, last.version)
         self._known = {v: m for v, m in self._known.items() if v >= keep}
         try:
-            kept = [self.manifest(v) for v in recovery.versions(self.storage, MANIFESTS)]
+            kept = [self.manifest(v) for v in versions(self.storage, MANIFESTS)]
         except StateError:
             return  # which files an unreadable manifest needs is not known: leave all until it goes
-        cleaning.remove_state(self.storage, [m for m in kept if m is not None], last.version)
+        remove_state(self.storage, [m for m in kept if m is not None], last.version)
 
     def rollback(self, version: int) -> None:
         """Forget all versions after `version`, so that the run goes on from there.
@@ -173,16 +173,199 @@ class Checkpoint:
         """
         self._fence.check()
         self._intact(version)
-        recovery.roll_back(self.storage, version)
+        roll_back(self.storage, version)
         self._known.clear()
         self._looked = False
 
     def _intact(self, version: int) -> Manifest:
         try:
-            found = recovery.require_intact(self.storage, version, contents=self._contents)
+            found = require_intact(self.storage, version, contents=self._contents)
         except StateError as error:
-            raise recovery.way_back(
-                self.storage, error, version, contents=self._contents
-            ) from error
+            raise way_back(self.storage, error, version, contents=self._contents) from error
         self._known[version] = found
         return found
+
+
+# Recovery: which versions of a checkpoint are intact, and going back to one of them.
+
+MANIFESTS = "manifests"
+LOGS = "batches"
+ROLLBACK = "rollback.json"
+SPARK_LOGS = ("spark/commits", "spark/offsets")
+
+_DOCUMENT = re.compile(r"(\d{12,})\.json")
+_SPARK_ENTRY = re.compile(r"\.?(\d+)(?:\.compact)?(?:\.crc)?")
+
+
+def document(folder: str, version: int) -> str:
+    """Path of the log or manifest of a version."""
+    return f"{folder}/{version:012d}.json"
+
+
+def versions(storage: Storage, folder: str) -> list[int]:
+    """The versions that have a log or manifest, oldest first."""
+    found = (_DOCUMENT.fullmatch(name) for name in storage.entries(folder))
+    return sorted(int(match[1]) for match in found if match)
+
+
+def read_manifest(storage: Storage, version: int) -> Manifest | None:
+    """A manifest; None when there is none, StateError when it is damaged."""
+    path = document(MANIFESTS, version)
+    data = storage.read(path)
+    if data is None:
+        return None
+    manifest = Manifest.from_json(data, storage.named(path))
+    if manifest.version != version:
+        raise damaged(storage.named(path), f"the manifest of version {manifest.version}")
+    return manifest
+
+
+def require_intact(storage: Storage, version: int, *, contents: bool) -> Manifest:
+    """A manifest whose state files are all there; raises StateError that names the damaged file.
+
+    Args:
+        storage: The checkpoint.
+        version: Which manifest.
+        contents: Whether to read every state file, or to compare sizes only.
+    """
+    manifest = read_manifest(storage, version)
+    if manifest is None:
+        raise damaged(storage.named(document(MANIFESTS, version)), "no such file")
+    sizes = {} if contents else storage.entries(FOLDER)
+    for file in manifest.state:
+        if sizes.get(file.name) != file.size:
+            checked(storage, file)
+    return manifest
+
+
+def newest_intact(storage: Storage, *, below: int, contents: bool) -> int | None:
+    """The newest version under `below` from which a run can go on."""
+    for version in reversed(versions(storage, MANIFESTS)):
+        if version < below:
+            try:
+                return require_intact(storage, version, contents=contents).version
+            except StateError:
+                continue
+    return None
+
+
+def way_back(storage: Storage, error: StateError, version: int, *, contents: bool) -> StateError:
+    """An error about damage in `version`, with the version from which a run can go on."""
+    intact = newest_intact(storage, below=version, contents=contents)
+    remedy = (
+        "no earlier version is intact: put the file back from a copy, or start afresh in a new "
+        "checkpoint directory"
+        if intact is None
+        else f"the run can go on from version {intact}: roll back with `anabranch rollback APP "
+        f"--checkpoint DIR --to {intact}` or ab.rollback, or put the file back from a copy"
+    )
+    return StateError(error.subject, error.expected, error.got, remedy)
+
+
+def roll_back(storage: Storage, version: int) -> None:
+    """Forget everything after a version, Spark's own log of it included.
+
+    A kill in between would leave logs that contradict each other, so the wish is written down
+    first, and whoever opens the checkpoint next finishes it.
+    """
+    storage.write(ROLLBACK, seal({"to": version}), durable=True)
+    finish_rollback(storage)
+
+
+def finish_rollback(storage: Storage) -> None:
+    """Do what `roll_back` has written down, if it has."""
+    data = storage.read(ROLLBACK)
+    if data is None:
+        return
+    version = int(unseal(data, storage.named(ROLLBACK))["to"])
+    for folder in (*SPARK_LOGS, MANIFESTS, LOGS):
+        pattern = _SPARK_ENTRY if folder in SPARK_LOGS else _DOCUMENT
+        found = ((pattern.fullmatch(name), name) for name in storage.entries(folder))
+        later = [(int(m[1]), name) for m, name in found if m and int(m[1]) > version]
+        for _, name in sorted(later, reverse=True):  # the newest first: never a hole
+            storage.remove(f"{folder}/{name}")
+    storage.remove(ROLLBACK)
+
+
+# Cleaning: removes what no version that is kept needs.
+
+
+def remove_documents(storage: Storage, below: int) -> None:
+    """Remove the logs and manifests of versions under `below`, the oldest first."""
+    for folder in (MANIFESTS, LOGS):
+        for version in versions(storage, folder):
+            if version < below:
+                storage.remove(document(folder, version))
+
+
+def remove_state(storage: Storage, kept: list[Manifest], published: int) -> None:
+    """Remove state files that no kept manifest names: replaced ones, and those of dead attempts.
+
+    Files of a batch after the last published one stay: a task may be writing them now.
+    """
+    used = {file.name for manifest in kept for file in manifest.state}
+    for name in storage.entries(FOLDER):
+        version = version_of(name)
+        if name not in used and version is not None and version <= published:
+            storage.remove(f"{FOLDER}/{name}")
+
+
+def remove_pending(storage: Storage, published: int) -> None:
+    """Remove half-written logs and manifests that a kill left."""
+    for folder in (MANIFESTS, LOGS):
+        for name in storage.entries(folder):
+            number = name.rpartition("-")[2].removesuffix(".json")
+            if name.startswith(PENDING) and number.isdecimal() and int(number) <= published:
+                storage.remove(f"{folder}/{name}")
+
+
+# The fence: of all runs that believe they own a checkpoint, the one that came last does.
+#
+# A run that was given up may still be alive (the JVM of a killed driver, a machine that was cut
+# off). It finds another token than its own before it can commit anything.
+
+FENCE = "fence.json"
+
+
+@dataclass(frozen=True)
+class Fence:
+    """The claim of one run.
+
+    Attributes:
+        storage: The checkpoint.
+        token: A number that counts runs, for people, and random digits, which no two runs share.
+    """
+
+    storage: Storage
+    token: str
+
+    @staticmethod
+    def take(storage: Storage) -> Fence:
+        """Take the checkpoint over; whoever had it fails at its next check."""
+        number = int((_holder(storage) or "0").split("-")[0])
+        token = f"{number + 1}-{secrets.token_hex(6)}"
+        storage.write(FENCE, seal({"token": token}))
+        return Fence(storage, token)
+
+    def check(self) -> None:
+        """Raise unless this run still owns the checkpoint."""
+        holder = _holder(self.storage)
+        if holder != self.token:
+            raise StateError(
+                Subject("checkpoint", self.storage.location),
+                f"to be owned by this run ({self.token})",
+                f"{holder or 'no readable fence'}: another run took over",
+                "let one run at a time use a checkpoint directory; this one has stopped",
+            )
+
+
+def _holder(storage: Storage) -> str | None:
+    """The token in force; None when there is none that can be read."""
+    data = storage.read(FENCE)
+    if data is None:
+        return None
+    try:
+        return str(unseal(data, storage.named(FENCE))["token"])
+    except (StateError, KeyError):
+        # Its loss costs nothing: the next run takes a new token, and this one stops.
+        return None

@@ -7,20 +7,28 @@ function. A changed lambda goes on with the state that the earlier one left.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
 
 from anabranch.engines.checkpoint.sealed import seal, unseal
-from anabranch.engines.checkpoint.settings import settings_of
 from anabranch.engines.checkpoint.storage import PENDING, Storage
 from anabranch.errors import About, StateError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role, Step, StreamType
-from anabranch.operators.base import KernelContext
+from anabranch.io.source import Source
+from anabranch.operators.base import KernelContext, Operator
 
 IDENTITY = "anabranch.json"
 FORMAT = 2
+EARLIER = "Anabranch 0.1"
+"""What wrote checkpoints that do not say it."""
 REMEDY = "go on with the earlier flow, or start afresh in a new checkpoint directory"
 
 
@@ -30,6 +38,7 @@ def describe(flow: Flow) -> dict[str, Any]:
     steps = [_described(flow.graph.steps[name], context) for name, context in contexts.items()]
     return {
         "format": FORMAT,
+        "written by": f"Anabranch {version('anabranch')}",
         "flow": flow.name,
         "buckets": flow.buckets,
         "order": flow.order.value,
@@ -44,9 +53,8 @@ def require_same(stored: dict[str, Any], flow: Flow) -> None:
         raise _differs(
             Subject("flow", flow.name),
             f"a checkpoint of format {FORMAT}",
-            f"format {stored.get('format')}",
-            "go on with the version of Anabranch that wrote it, or start afresh in a new "
-            "checkpoint directory",
+            f"format {stored.get('format')}, written by {stored.get('written by', EARLIER)}",
+            "go on with that version of Anabranch, or start afresh in a new checkpoint directory",
         )
     if stored["flow"] != flow.name:
         raise _differs(
@@ -159,3 +167,102 @@ def _shown(value: Any) -> str:
 
 def _differs(about: About, then: str, now: str, remedy: str = REMEDY) -> StateError:
     return StateError(about, f"what the checkpoint was made with: {then}", now, remedy)
+
+
+# An operator's declared settings as text, found without knowing the operator.
+
+DESCRIBED_ELSEWHERE = {"state", "key", "own_buckets", "in_ports", "out_ports", "out", "side_outs"}
+FOLLOWS_FROM_OTHERS = {"needs_time", "accepts_changes", "batch_dependent", "before_shuffle"}
+FREE_TO_CHANGE = {"on_error", "policy", "max_buffer"}
+"""No state depends on these, and errors advise to change them and go on."""
+
+NOT_SETTINGS = DESCRIBED_ELSEWHERE | FOLLOWS_FROM_OTHERS | FREE_TO_CHANGE
+LEFT_OUT = "…"
+
+
+def settings_of(operator: Operator) -> dict[str, str]:
+    """Settings by name: attributes of the operator and of its classes, without functions.
+
+    Example:
+        >>> from anabranch.operators.keyed.deduplicate import deduplicate
+        >>> settings_of(deduplicate("user", timedelta(minutes=5)))["within"]
+        '0:05:00'
+    """
+    declared: dict[str, Any] = {}
+    for kind in reversed(type(operator).__mro__):
+        if issubclass(kind, Operator):
+            declared |= vars(kind)
+    declared |= vars(operator)
+    shown = {
+        name: text_of(value)
+        for name, value in sorted(declared.items())
+        if not name.startswith("_") and name not in NOT_SETTINGS
+    }
+    return {name: text for name, text in shown.items() if text != LEFT_OUT}
+
+
+def text_of(value: Any) -> str:
+    """A value as text that is the same in every process; what has no such text is left out.
+
+    Example:
+        >>> from anabranch.operators.aggregates.windows import tumbling
+        >>> text_of((1, tumbling(60), len))
+        '(1, TimeWindow(size=60, slide=60, offset=0), …)'
+    """
+    match value:
+        case Enum():
+            return text_of(value.value)
+        case None | bool() | int() | float() | str() | bytes():
+            return str(value)
+        case timedelta() | datetime() | date() | time() | Decimal() | pa.DataType() | pa.Field():
+            return str(value)
+        case pa.Schema():
+            return f"({', '.join(f'{field.name}: {field.type}' for field in value)})"
+        case tuple() | list():
+            return f"({', '.join(map(text_of, value))})"
+        case set() | frozenset():
+            return f"{{{', '.join(sorted(map(text_of, value)))}}}"
+        case Mapping():
+            items = sorted((text_of(k), text_of(v)) for k, v in value.items())
+            return f"{{{', '.join(f'{k}: {v}' for k, v in items)}}}"
+    if is_dataclass(value) and not isinstance(value, type) and not callable(value):
+        parts = (f"{field.name}={text_of(getattr(value, field.name))}" for field in fields(value))
+        return f"{type(value).__name__}({', '.join(parts)})"
+    return LEFT_OUT
+
+
+# Which parts a source had: offsets and positions are numbers of parts, so these must not shift.
+
+PARTS = "sources.json"
+
+
+def require_same_parts(storage: Storage, sources: Mapping[str, Source], *, ended: bool) -> None:
+    """Refuse to go on when parts went away, changed places or came in between; remember new ones.
+
+    Parts that come behind those of the run before are read as the stream goes on, unless it has
+    ended: what it had to say at its end was said.
+    """
+    now = {name: list(source.parts()) for name, source in sources.items()}
+    data = storage.read(PARTS)
+    before = now if data is None else unseal(data, storage.named(PARTS))
+    for name, parts in now.items():
+        known = before.get(name, [])
+        if parts[: len(known)] != known:
+            shifted = next(n for n, part in enumerate(known) if parts[n : n + 1] != [part])
+            found = repr(parts[shifted]) if shifted < len(parts) else "nothing"
+            raise StateError(
+                name,
+                f"part {shifted} to be {known[shifted]!r}, as when the run began",
+                found,
+                "give new files names that sort behind the others, put files back that are "
+                "missing, or start afresh in a new checkpoint directory",
+            )
+        if ended and len(parts) > len(known):
+            raise StateError(
+                name,
+                f"the {len(known)} parts of the run, which has ended",
+                f"{len(parts) - len(known)} more, such as {parts[len(known)]!r}",
+                "read them in a new checkpoint directory",
+            )
+    if data is None or before != now:
+        storage.write(PARTS, seal(now), durable=True)

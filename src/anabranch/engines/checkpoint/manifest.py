@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from anabranch.engines.checkpoint import bucket_ranges
-from anabranch.engines.checkpoint.chain import Chain, StateFile
 from anabranch.engines.checkpoint.sealed import damaged, seal, unseal
+from anabranch.engines.checkpoint.state_files import Chain, StateFile
 from anabranch.io.sink import Receipt
 
 Latest = Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]]
@@ -103,10 +103,10 @@ class Manifest:
         return seal(
             {
                 **vars(self),
-                "buckets": [bucket_ranges.to_text(buckets) for buckets in places],
+                "buckets": [to_text(buckets) for buckets in places],
                 "state": [_state_row(file, places[file.buckets]) for file in self.state],
                 "latest": {
-                    region: [[name, bucket_ranges.to_text(buckets)] for name, buckets in replicas]
+                    region: [[name, to_text(buckets)] for name, buckets in replicas]
                     for region, replicas in self.latest.items()
                 },
                 "sinks": msgspec.to_builtins(self.sinks),
@@ -118,10 +118,10 @@ class Manifest:
         """From the bytes of a file called `name`; raises StateError when damaged."""
         content = unseal(data, name)
         try:
-            buckets = [bucket_ranges.from_text(text) for text in content.pop("buckets")]
+            buckets = [from_text(text) for text in content.pop("buckets")]
             content["state"] = tuple(_state_file(row, buckets) for row in content["state"])
             content["latest"] = {
-                region: tuple((n, bucket_ranges.from_text(b)) for n, b in replicas)
+                region: tuple((n, from_text(b)) for n, b in replicas)
                 for region, replicas in content["latest"].items()
             }
             content["sinks"] = _receipts(content["sinks"])
@@ -157,3 +157,38 @@ def _state_row(file: StateFile, buckets: int) -> list[Any]:
 def _state_file(row: list[Any], buckets: list[tuple[int, ...]]) -> StateFile:
     name, region, replica, version, whole, place, size, crc = row
     return StateFile(name, region, replica, version, whole, buckets[place], size, crc)
+
+
+# Buckets as short text: a manifest names hundreds of files with hundreds of buckets each.
+
+
+@lru_cache(maxsize=4096)
+def to_text(buckets: tuple[int, ...]) -> str:
+    """Sorted numbers as ranges.
+
+    Example:
+        >>> to_text((0, 1, 2, 3, 70))
+        '0-3,70'
+    """
+    runs: list[list[int]] = []
+    for bucket in sorted(set(buckets)):
+        if runs and bucket == runs[-1][1] + 1:
+            runs[-1][1] = bucket
+        else:
+            runs.append([bucket, bucket])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+@lru_cache(maxsize=4096)
+def from_text(text: str) -> tuple[int, ...]:
+    """The numbers that ranges stand for.
+
+    Example:
+        >>> from_text("0-3,70")
+        (0, 1, 2, 3, 70)
+    """
+    found: list[int] = []
+    for run in filter(None, text.split(",")):
+        first, _, last = run.partition("-")
+        found.extend(range(int(first), int(last or first) + 1))
+    return tuple(found)

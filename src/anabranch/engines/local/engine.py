@@ -14,11 +14,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
+from anabranch.engines.cpu_topology import Pins, cpu_sockets, require_sockets, usable_cpus
 from anabranch.engines.engine import CHANGES, Options
 from anabranch.engines.local.assembly import Assembly
 from anabranch.engines.local.change import Change
 from anabranch.engines.local.gate import Closed
-from anabranch.engines.local.places import Pins, places, require_places, usable_cpus
 from anabranch.engines.local.pool import Pool
 from anabranch.engines.local.probe import Probe
 from anabranch.engines.local.profiler import PERIOD_S, Profiler
@@ -30,11 +30,11 @@ from anabranch.engines.memory import keep_freed_memory
 from anabranch.errors import EngineError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
-from anabranch.planning.flow_model import FlowModel
+from anabranch.planning.for_flow import FlowModel
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.model import Model
 from anabranch.planning.plan import Plan
-from anabranch.planning.shape import shape_of
+from anabranch.planning.regions import shape_of
 from anabranch.planning.starting import side_by_side
 
 TICK_S = 0.05
@@ -62,7 +62,7 @@ class LocalEngine:
         self._flow, self._options, self._profile = flow, options, profile
         self._given = plan
         self._plan = plan or Plan.sequential(flow)
-        self._places = places()
+        self._places = cpu_sockets()
         self._news = threading.Condition()
         self._wish: Plan | None = None
         self._change: Change | None = None
@@ -122,7 +122,7 @@ class LocalEngine:
         refuse_what_it_cannot(self._flow, self._options)
         keep_freed_memory()
         checkpoint = self._open_checkpoint()
-        require_places(self._plan, self._places)
+        require_sockets(self._plan, self._places)
         self._tell = tell
         self._parts = Assembly(
             self._flow, self._plan, self._options.rows, checkpoint is not None, self._note_end
@@ -157,7 +157,7 @@ class LocalEngine:
     def reconfigure(self, plan: Plan) -> None:
         """Request another plan: each region takes it up at its next exact place."""
         plan.validate(self._flow)
-        require_places(plan, self._places)
+        require_sockets(plan, self._places)
         with self._news:
             self._wish = plan
             self._news.notify_all()

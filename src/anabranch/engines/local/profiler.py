@@ -1,7 +1,7 @@
 """The profiler: every second, what each pipeline, step, region and source did (Joker §4.1).
 
 Counts and processor seconds come from probes, queue lengths from samples in between. Every value is
-that of its second; whoever looks at several of them averages (`adapt/seen.py`).
+that of its second; whoever looks at several of them averages (`adapt/history.py`).
 
 A step that waits for a service takes its thread and no processor. A thread that stands in a step
 without a processor may also wait for its turn; how long that takes follows from how much the other

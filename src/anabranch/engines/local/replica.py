@@ -20,7 +20,7 @@ from anabranch.state.positions import Jumbo, Root
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class PipelineInput:
     """What moves through the pipelines: the tuples of an entry, or what earlier ones made of them.
 
     Attributes:
@@ -62,7 +62,7 @@ class Replica:
         self._keeper, self.channel = keeper, channel
         self.number = channel.replica
         self.probes = [Probe(channel.region.name, p, self.number) for p in channel.pipelines]
-        self._belts: list[Belt[Load | Control]] = [Belt() for _ in channel.pipelines[1:]]
+        self._belts: list[Belt[PipelineInput | Control]] = [Belt() for _ in channel.pipelines[1:]]
 
     def start(self, run: Callable[[Probe, Callable[[], None]], None]) -> None:
         """Start a thread for each pipeline by means of `run`."""
@@ -88,25 +88,25 @@ class Replica:
                 return
             keeper.admit(entry)
             inputs = keeper.inputs(entry, self.number)
-            self._work(0, Load(entry, inputs, entry.frontier))
+            self._work(0, PipelineInput(entry, inputs, entry.frontier))
 
     def _carry_on(self, pipeline: int) -> None:
         belt = self._belts[pipeline - 1]
         while True:
             load = belt.take()
-            if not isinstance(load, Load):
+            if not isinstance(load, PipelineInput):
                 self._pass_control(pipeline, load)
                 return
             self._work(pipeline, load)
 
-    def _work(self, pipeline: int, load: Load) -> None:
+    def _work(self, pipeline: int, load: PipelineInput) -> None:
         probe = self.probes[pipeline]
         probe.begin()
         tap = probe.tap if probe.on else None
         outputs, reached = self.channel.run(pipeline, load.inputs, load.frontier, tap)
         probe.step = None
         if pipeline < len(self._belts):
-            self._belts[pipeline].put(Load(load.entry, outputs[:1], reached[0]))
+            self._belts[pipeline].put(PipelineInput(load.entry, outputs[:1], reached[0]))
         else:
             self._keeper.deliver(self.number, load.entry, outputs, reached)
 

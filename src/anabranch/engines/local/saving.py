@@ -11,12 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.engines.channel import Channel
-from anabranch.engines.checkpoint.chain import StateFile, chain, needed, should_snapshot
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
+from anabranch.engines.checkpoint.identity import require_same_parts
 from anabranch.engines.checkpoint.manifest import Manifest
-from anabranch.engines.checkpoint.parts import require_same_parts
 from anabranch.engines.checkpoint.sinks import Sinks
-from anabranch.engines.checkpoint.state_files import read_state, state_name, write_state
+from anabranch.engines.checkpoint.state_files import (
+    StateFile,
+    chain,
+    needed,
+    read_state,
+    should_snapshot,
+    state_name,
+    write_state,
+)
 from anabranch.engines.jumbo_ipc import from_bytes, to_bytes
 from anabranch.engines.local.assembly import Assembly
 from anabranch.engines.local.region import RegionRun

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from functools import partial
 from threading import Lock
 
+from anabranch.columns.schemas import without_dictionaries
 from anabranch.engines.local.dispenser import Claim, Dispenser, Offsets
 from anabranch.engines.local.gate import QUOTA
 from anabranch.engines.local.outlet import TOGETHER, Outlet
 from anabranch.engines.local.probe import Probe
 from anabranch.io.reader import last_word, placed
 from anabranch.io.source import Source
-from anabranch.operators.schemas import without_dictionaries
 from anabranch.planning.plan import SourcePlan
 from anabranch.state.positions import FIRST, START, Jumbo, Root, end, is_end
 

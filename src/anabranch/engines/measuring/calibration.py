@@ -16,20 +16,26 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2
 from typing import Protocol
 
-from anabranch.engines.local.places import places
-from anabranch.engines.measuring.clock import clock_ghz
-from anabranch.engines.measuring.multiplying import (
+from anabranch.engines.cpu_topology import cpu_sockets
+from anabranch.engines.engine import Options
+from anabranch.engines.local.engine import BATCH_ROWS, LocalEngine
+from anabranch.engines.measuring.busy_flows import SOURCE, Replay, busy_flow, replaying
+from anabranch.engines.measuring.processor import (
+    clock_ghz,
     copying_mb_s,
     multiplying_s,
     nanoseconds_a_multiplication,
 )
+from anabranch.flow import Flow
 from anabranch.graph import StateKind
 from anabranch.planning.machine import Machine
+from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
+from anabranch.planning.regions import RegionKind, regions
 
 REPEATS = 5
 PROBE_S = 0.05
@@ -139,7 +145,7 @@ def _quartiles(values: Sequence[float]) -> Quartiles:
 
 def this_machine(name: str = "this machine", tries: int = 7) -> Machine:
     """Sockets, cores, clock, memory bandwidth, and what all cores are worth at once."""
-    sockets = places()
+    sockets = cpu_sockets()
     cores = max(len(cpus) for cpus in sockets.values())
     total = sum(len(cpus) for cpus in sockets.values())
     bandwidth = max(copying_mb_s() for _ in range(3))
@@ -163,3 +169,57 @@ def parallel_share(cores: int) -> float:
     together = multiplying_s(work, cores)
     alone = (alone + multiplying_s(work)) / 2  # before and after: the clock drifts
     return min(1.0, alone / together)
+
+
+# Busy flows on the local engine, timed in their steady state.
+
+WARM_UP = 0.3
+BATCHES_HELD = 8
+
+SWITCH_ROWS = 1024
+"""Tuples of a jumbo tuple to measure its handing over with."""
+
+
+class LocalBench:
+    """See `Bench` of `engines/measuring/calibration.py`.
+
+    Args:
+        batch_rows: Tuples of a jumbo tuple.
+        seconds: How long each program runs.
+    """
+
+    def __init__(self, batch_rows: int = BATCH_ROWS, seconds: float = 0.4) -> None:
+        self._batch_rows, self._seconds = batch_rows, seconds
+
+    def rate_per_s(self, profile: Profile, pipelines: Sequence[int], replicas: int) -> float:
+        """The rate of a region that is cut so and has so many replicas."""
+        flow, source = replaying(busy_flow(profile, None), BATCHES_HELD * self._batch_rows)
+        plan = Plan.sequential(flow).with_source(SOURCE, batch_rows=self._batch_rows)
+        region = next(
+            r for r in regions(flow) if r.kind not in (RegionKind.SOURCE, RegionKind.SINK)
+        )
+        plan = plan.with_replicas(region.name, replicas).with_pipelines(region.name, *pipelines)
+        return steady_rate_per_s(flow, plan, source, self._seconds)
+
+
+def calibrate_local(machine: Machine, batch_rows: int, repeats: int = REPEATS) -> Calibrated:
+    """Overheads of the local engine, with jumbo tuples of so many rows.
+
+    Threads hand over jumbo tuples by reference, so a switch is paid per jumbo tuple. It is measured
+    with small ones, where it shows, and shared out over the larger ones.
+    """
+    benches = LocalBench(batch_rows), LocalBench(SWITCH_ROWS)
+    found = calibrate(benches[0], machine, repeats, benches[1])
+    low, median, high = (SWITCH_ROWS * each / batch_rows for each in found.thread_switch)
+    return replace(found, thread_switch=(low, median, high))
+
+
+def steady_rate_per_s(flow: Flow, plan: Plan, source: Replay, seconds: float) -> float:
+    """Tuples a second that a flow takes in from a source that replays, once it is under way."""
+    engine = LocalEngine(flow, plan, Options())
+    source.notes.clear()
+    engine.start(lambda event: None)
+    engine.wait(seconds)
+    rate = source.rate_per_s(WARM_UP)
+    engine.stop()
+    return rate

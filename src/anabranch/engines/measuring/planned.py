@@ -5,7 +5,7 @@ The planners and models themselves are in `planning/`, which runs nothing.
 
 from __future__ import annotations
 
-from anabranch.engines.local.places import usable_cpus
+from anabranch.engines.cpu_topology import usable_cpus
 from anabranch.engines.measuring.profiling import profile_flow
 from anabranch.errors import require_kind
 from anabranch.flow import Flow

@@ -7,19 +7,36 @@ reads), at the median over calls; what was warming up does not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from anabranch.engines.measuring.clock import clock_ghz
-from anabranch.engines.measuring.rehearsal import Sample, Stopwatch, rehearse
+from anabranch.columns.hashing import hash_columns
+from anabranch.columns.schemas import without_dictionaries
+from anabranch.engines.measuring.processor import clock_ghz
+from anabranch.engines.memory import keep_freed_memory
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
-from anabranch.graph import Output, Role, StateKind
+from anabranch.graph import Output, Role, StateKind, Step
+from anabranch.io.reader import SourceReader, last_word
+from anabranch.io.source import Source
+from anabranch.io.transaction import Transactions
+from anabranch.operators.base import Kernel, KernelContext
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
 from anabranch.planning.regions import regions
+from anabranch.state.gate import Gate
+from anabranch.state.positions import FIRST, Jumbo, Root, end
 
 ROWS = 200_000
 FEW_CALLS = 5
@@ -218,3 +235,255 @@ def _notes(samples: Iterable[Sample]) -> Iterator[str]:
             yield f"{sample.step}: no tuple reached it, so its cost is not known; 0 stands for it"
         elif len(sample.calls) < FEW_CALLS:
             yield f"{sample.step}: {len(sample.calls)} call(s) only; more rows would tell more"
+
+
+# A rehearsal: every step of a flow on one thread, timed by itself, on the data that it would get.
+#
+# Round by round the sources are read, and each step gets what the steps before it made of that,
+# through the kernels that engines run. No queue, no other thread and no other step is at work while
+# a step is timed. Sinks write where nobody sees it, or not at all.
+#
+# A call counts with the processor time of this thread; one that waited of its own accord (for a
+# file, a service) with the time that passed. On a machine that others use as well this tells the
+# step from its neighbours.
+
+if sys.platform == "linux":
+    import resource
+
+Delivery = tuple[Jumbo | None, Root]
+"""What a step made in one round, and how far it had come with it."""
+
+
+@dataclass
+class Sample:
+    """What one step did.
+
+    Attributes:
+        step: Its name.
+        calls: Tuples in (of a source: out) and nanoseconds of each call that had any.
+        rows_in: Tuples that came in.
+        rows_out: Tuples that went out, by port.
+        bytes_in: Arrow buffers of what came in; of a source, of what it read.
+        keys: Hashes of the keys that came; None without a key.
+        note: What could not be measured, in words.
+    """
+
+    step: str
+    calls: list[tuple[int, int]] = field(default_factory=list)
+    rows_in: int = 0
+    rows_out: list[int] = field(default_factory=list)
+    bytes_in: int = 0
+    keys: list[npt.NDArray[np.uint64]] | None = None
+    note: str | None = None
+
+
+class Stopwatch:
+    """Times calls: processor time, or the time that passed if the call waited."""
+
+    def time(self, call: Callable[[], Any]) -> tuple[Any, int]:
+        """What a call gives, and its nanoseconds."""
+        switches = _switches()
+        passed, worked = time.perf_counter_ns(), time.thread_time_ns()
+        given = call()
+        worked, passed = time.thread_time_ns() - worked, time.perf_counter_ns() - passed
+        return given, passed if _switches() > switches else worked
+
+
+def _switches() -> int:
+    """How often this thread has given its processor away because it had to wait."""
+    if sys.platform != "linux":
+        return 0
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+
+def rehearse(
+    flow: Flow, rows: int, batch_rows: dict[str, int], watch: Stopwatch | None = None
+) -> dict[str, Sample]:
+    """Run every step by itself; what each did, upstream first.
+
+    Args:
+        flow: The application; its sinks write nothing that stays.
+        rows: Read no more rows of each source than this.
+        batch_rows: Rows of a jumbo tuple, by source.
+        watch: Times the calls.
+    """
+    keep_freed_memory()  # as in the processes of the engines
+    with ExitStack() as cleaning:
+        return _Rehearsal(flow, rows, batch_rows, watch or Stopwatch(), cleaning).run()
+
+
+class _Rehearsal:
+    def __init__(
+        self,
+        flow: Flow,
+        rows: int,
+        batch_rows: dict[str, int],
+        watch: Stopwatch,
+        cleaning: ExitStack,
+    ) -> None:
+        ranks = {name: rank for rank, name in enumerate(flow.names(Role.SOURCE))}
+        contexts = flow.contexts()
+        self._graph, self._order = flow.graph, flow.resolve().order
+        self._sources: dict[str, _Reading] = {}
+        self._others: dict[str, _Step] = {}
+        for name in self._order:
+            step = flow.graph.steps[name]
+            if step.role is Role.SOURCE:
+                source = readable(name, step.body.source)
+                self._sources[name] = _Reading(
+                    name, source, ranks[name], rows, batch_rows[name], watch
+                )
+            elif step.role is Role.OPERATOR:
+                self._others[name] = _Operating(step, contexts[name], watch)
+            else:
+                self._others[name] = _Writing(step, contexts[name], watch, cleaning)
+
+    def run(self) -> dict[str, Sample]:
+        while not all(reading.over for reading in self._sources.values()):
+            made: dict[Output, Delivery] = {}
+            for name in self._order:
+                if name in self._sources:
+                    if not self._sources[name].over:
+                        made[Output(name)] = self._sources[name].read()
+                    continue
+                inputs = self._graph.steps[name].inputs
+                came = {p: made[i] for p, i in enumerate(inputs) if i is not None and i in made}
+                for port, delivery in enumerate(self._others[name].take(came)):
+                    made[Output(name, port)] = delivery
+        all_steps: dict[str, Any] = {**self._sources, **self._others}
+        return {name: all_steps[name].sample for name in self._order}
+
+
+def readable(name: str, source: Source) -> Source:
+    """The source, unless its rows come from elsewhere."""
+    if source.pushed:
+        raise BuildError(
+            name,
+            "a source that can be read here",
+            "one whose rows an engine brings",
+            "profile the flow with flow.reading({...}) and a sample of its rows",
+        )
+    return source
+
+
+class _Reading:
+    """A source."""
+
+    def __init__(
+        self, name: str, source: Source, rank: int, rows: int, batch_rows: int, watch: Stopwatch
+    ) -> None:
+        self.sample = Sample(name, rows_out=[0])
+        self._source, self._rank, self._watch = source, rank, watch
+        self._reader = SourceReader(source, rank)
+        self._left, self._batch_rows = rows, batch_rows
+        self.over = False
+
+    def read(self) -> Delivery:
+        """The next jumbo tuple; behind the last one, the end."""
+        if self._left <= 0:  # the rest of a longer source is not read: its sample ends here
+            self.over = True
+            schema = without_dictionaries(self._source.schema)
+            return last_word(schema, self._rank, len(self._source.parts())), end(FIRST)
+        most = min(self._batch_rows, self._left)
+        (jumbo, frontier), spent = self._watch.time(partial(self._reader.read, most))
+        self.over = self._reader.ended
+        if jumbo is not None and len(jumbo):
+            self.sample.calls.append((len(jumbo), spent))
+            self.sample.rows_in += len(jumbo)
+            self.sample.rows_out[0] += len(jumbo)
+            self.sample.bytes_in += jumbo.batch.nbytes
+            self._left -= len(jumbo)
+        elif not self._source.bounded:
+            self._left = 0  # it has nothing now, and nobody knows when it will
+        return jumbo, frontier
+
+
+class _Step:
+    """A step behind a gate that brings its inputs into order."""
+
+    def __init__(self, step: Step, watch: Stopwatch, out_ports: int) -> None:
+        self.sample = Sample(step.name, rows_out=[0] * out_ports)
+        self._watch = watch
+        self._gate = Gate(len(step.inputs))
+        for port in range(len(step.inputs)):
+            self._gate.open(port)
+
+    def take(self, came: dict[int, Delivery]) -> list[Delivery]:
+        """What came in this round, by port; gives what it makes of that."""
+        for port, (jumbo, frontier) in came.items():
+            self._gate.add(port, port, jumbo, frontier)
+        if not self._gate.has_news():
+            return []
+        inputs, frontier = self._gate.ready()
+        for jumbo in inputs:
+            if jumbo is not None and len(jumbo):
+                self._count(jumbo)
+        return self._work(inputs, frontier)
+
+    def _count(self, jumbo: Jumbo) -> None:
+        self.sample.rows_in += len(jumbo)
+        self.sample.bytes_in += jumbo.batch.nbytes
+
+    def _work(self, inputs: list[Jumbo | None], frontier: Root) -> list[Delivery]:
+        raise NotImplementedError
+
+
+class _Operating(_Step):
+    """An operator."""
+
+    def __init__(self, step: Step, context: KernelContext, watch: Stopwatch) -> None:
+        super().__init__(step, watch, len(step.body.out_ports))
+        self._key: tuple[str, ...] = step.body.key
+        owned = tuple(range(step.body.own_buckets or 1))
+        self._kernel: Kernel = step.body.kernel(replace(context, owned=owned))
+        self.sample.keys = [] if self._key else None
+
+    def _count(self, jumbo: Jumbo) -> None:
+        super()._count(jumbo)
+        if self.sample.keys is not None and set(self._key) <= set(jumbo.batch.schema.names):
+            self.sample.keys.append(hash_columns([jumbo.batch.column(n) for n in self._key]))
+
+    def _work(self, inputs: list[Jumbo | None], frontier: Root) -> list[Delivery]:
+        outputs, spent = self._watch.time(partial(self._kernel.run, inputs, frontier))
+        rows = sum(len(jumbo) for jumbo in inputs if jumbo is not None)
+        calls = self.sample.calls
+        if rows:
+            calls.append((rows, spent))
+        elif calls:  # windows that close between two jumbo tuples are the work of the last one
+            calls[-1] = (calls[-1][0], calls[-1][1] + spent)
+        made: list[Delivery] = []
+        for port, jumbo in enumerate(outputs):
+            self.sample.rows_out[port] += len(jumbo) if jumbo is not None else 0
+            made.append((jumbo, self._kernel.frontier(frontier, port)))
+        return made
+
+
+class _Writing(_Step):
+    """A sink, or one in its place that leaves nothing behind."""
+
+    def __init__(
+        self, step: Step, context: KernelContext, watch: Stopwatch, cleaning: ExitStack
+    ) -> None:
+        super().__init__(step, watch, 0)
+        folder = Path(cleaning.enter_context(TemporaryDirectory(prefix="rehearsal-")))
+        sink = step.body.sink.rehearsal(folder)
+        self._out = None if sink is None else Transactions(sink)
+        self._version = 0
+        if self._out is None:
+            self.sample.note = "its sink was not written to: what that costs is not known"
+        else:
+            self._out.open(context.inputs[0].schema)
+
+    def _work(self, inputs: list[Jumbo | None], frontier: Root) -> list[Delivery]:
+        jumbo = inputs[0]
+        if jumbo is not None and len(jumbo) and self._out is not None:
+            write = partial(_write_and_show, self._out, jumbo.batch, self._version)
+            self.sample.calls.append((len(jumbo), self._watch.time(write)[1]))
+            self._version += 1
+        return []
+
+
+def _write_and_show(out: Transactions, batch: pa.RecordBatch, version: int) -> None:
+    """One jumbo tuple into a sink, as an engine does that shows each at once."""
+    out.write(batch)
+    out.commit(version)

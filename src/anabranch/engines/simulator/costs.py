@@ -3,7 +3,7 @@
 Pipelined Fission's overheads as `planning/models/fission.py` has them: switching threads between
 the pipelines of a region belongs to the pipelines; switching into and out of the region and
 ordering the results of its replicas is *serial*: while it happens for one tuple of the region, its
-replicas work on no other (eq. 8, 9). BriskStream's costs of distance are in `distance.py`.
+replicas work on no other (eq. 8, 9). BriskStream's costs of distance are in `simulation.py`.
 """
 
 from __future__ import annotations

@@ -12,19 +12,19 @@ from collections.abc import Callable
 
 from anabranch.engines.engine import CHANGES, Options
 from anabranch.engines.simulator.costs import seconds_per_unit
+from anabranch.engines.simulator.flows import names_of, require_profiled, specs_of, watched
 from anabranch.engines.simulator.observing import PERIOD_S, SAMPLE_S, Observer
-from anabranch.engines.simulator.plans import names_of, require_profiled, specs_of, watched
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.engines.simulator.simulation import Simulation
 from anabranch.errors import EngineError, Subject
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
-from anabranch.planning.flow_model import FlowModel
+from anabranch.planning.for_flow import FlowModel
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.model import Model
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import Overheads, Profile
-from anabranch.planning.shape import shape_of
+from anabranch.planning.regions import shape_of
 from anabranch.planning.starting import side_by_side
 
 BATCH_ROWS = 16_384

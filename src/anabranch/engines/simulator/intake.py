@@ -17,7 +17,7 @@ UNLIMITED = float("inf")
 
 
 @dataclass
-class SourceRun:
+class SimulatedSource:
     """One source.
 
     Attributes:
@@ -54,7 +54,7 @@ class SourceRun:
     greedy: bool = True
 
 
-class Intake:
+class SimulatedSources:
     """All sources of a run.
 
     Args:
@@ -64,7 +64,7 @@ class Intake:
 
     Example:
         >>> reader = OperatorProfile("read", 1.0)
-        >>> intake = Intake([reader], {"read": Load(((0.0, 100.0),))}, rows=None)
+        >>> intake = SimulatedSources([reader], {"read": Load(((0.0, 100.0),))}, rows=None)
         >>> intake.offer(at_s=0.0, seconds=0.5)
         >>> intake.wanted({"read": 20.0})
         {'read': 20.0}
@@ -75,7 +75,8 @@ class Intake:
     ) -> None:
         left = UNLIMITED if rows is None else float(rows)
         self.sources = {
-            each.name: SourceRun(each.name, each.rate, loads[each.name], left) for each in operators
+            each.name: SimulatedSource(each.name, each.rate, loads[each.name], left)
+            for each in operators
         }
 
     def offer(self, at_s: float, seconds: float) -> None:

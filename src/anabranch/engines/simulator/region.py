@@ -27,7 +27,7 @@ NO_LIMIT = float("inf")
 STEADY = 1e-9
 
 
-class Gate(Enum):
+class RegionState(Enum):
     """Whether a region takes tuples in."""
 
     OPEN = "open"
@@ -35,7 +35,7 @@ class Gate(Enum):
     PAUSED = "paused"
 
 
-class RegionRun:
+class SimulatedRegion:
     """One region.
 
     Args:
@@ -59,7 +59,7 @@ class RegionRun:
         keys: KeyLoads | None = None,
     ) -> None:
         self.spec, self.keys = spec, keys
-        self.gate = Gate.OPEN
+        self.gate = RegionState.OPEN
         self._fixed, self._useful = shares, useful
         choice = spec.choice
         self.shape = (len(choice.pipelines), choice.replicas)
@@ -108,10 +108,10 @@ class RegionRun:
 
     def able(self, seconds: float) -> Floats:
         """Tuples that each thread can handle in some time if it has a core."""
-        if self.gate is Gate.PAUSED:
+        if self.gate is RegionState.PAUSED:
             return np.zeros(self.shape)
         able = self._rate * seconds
-        if self.gate is Gate.DRAINING:
+        if self.gate is RegionState.DRAINING:
             able[0] = 0.0
         return able
 
@@ -190,7 +190,7 @@ class RegionRun:
         """Whether nothing waits between its pipelines."""
         return self.shape[0] == 1 or float(self.queue[1:].sum()) <= 1e-9
 
-    def take_over(self, other: RegionRun) -> None:
+    def take_over(self, other: SimulatedRegion) -> None:
         """Go on with what waits in front of the same region under another plan."""
         self.queue[0] = float(other.queue[0].sum()) * self.shares
 

@@ -1,18 +1,28 @@
 """Scenarios: what happens to an application while it is simulated.
 
 Load that changes, operators that drift, places that are slow for a while, keys that are not alike,
-noise, and what a change of plan costs. A scenario is a value; `scenario_file.py` knows its form as
-JSON. Times are virtual seconds since the start of the run.
+noise, and what a change of plan costs. A scenario is a value, and JSON in a
+file. Times are virtual seconds since the start of the run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 
-from anabranch.errors import PlanError, Subject
-from anabranch.planning.documents import Amount, Index, Positive, Text, is_number
+from anabranch.errors import PlanError, Subject, nearest
+from anabranch.planning.documents import (
+    Amount,
+    Index,
+    Positive,
+    Text,
+    as_document,
+    is_number,
+    parsed,
+    refused,
+    shown,
+)
 
 COST, SELECTIVITY = "cost", "selectivity"
 
@@ -276,3 +286,32 @@ class Scenario:
         for load in self.loads:
             if load.source is not None:
                 _require_name("loads.source", load.source, read)
+
+
+# Scenarios as files: JSON that people write by hand.
+
+
+def read_scenario(text: str, name: str = "scenario") -> Scenario:
+    """A scenario from the text of a file; whatever is left out does not happen.
+
+    Args:
+        text: JSON.
+        name: What to call the file in errors.
+
+    Example:
+        >>> text = '{"loads": [{"points": [[0, 1000], [10, 5000]]}], "switch": "joker"}'
+        >>> scenario = read_scenario(text)
+        >>> scenario.load("lines").rate(12.0), scenario.switch.dip_s
+        (5000.0, 3.0)
+    """
+    file = Subject("scenario", name)
+    content = parsed(text, file)
+    skew, switch = content.get("skew"), content.get("switch")
+    for operator, exponent in skew.items() if isinstance(skew, dict) else ():
+        as_document(exponent, file, Amount, f".skew.{operator}")
+    if isinstance(switch, str):
+        if switch not in SWITCHES:
+            expected, remedy = f"one of {list(SWITCHES)}", nearest(switch, SWITCHES)
+            raise refused(file, ".switch", expected, shown(switch), remedy)
+        content["switch"] = asdict(SWITCHES[switch])
+    return as_document(content, file, Scenario)

@@ -7,10 +7,12 @@ drift, the end of a pause) ends a step. The same arguments give the same run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, inf
 
-from anabranch.engines.simulator.changing import Changing
-from anabranch.engines.simulator.contention import Contention
+import numpy as np
+
 from anabranch.engines.simulator.costs import (
     RegionCosts,
     RegionSpec,
@@ -18,17 +20,15 @@ from anabranch.engines.simulator.costs import (
     region_costs,
     seconds_per_unit,
 )
-from anabranch.engines.simulator.distance import Distances
-from anabranch.engines.simulator.intake import Intake
-from anabranch.engines.simulator.latency import Waits
-from anabranch.engines.simulator.network import Network
-from anabranch.engines.simulator.region import RegionRun
-from anabranch.engines.simulator.scenario import COST, SELECTIVITY, Scenario
-from anabranch.engines.simulator.shares import fixed_shares, key_loads, useful
-from anabranch.engines.simulator.totals import Counting, Totals
-from anabranch.engines.simulator.weather import Weather
+from anabranch.engines.simulator.intake import SimulatedSources
+from anabranch.engines.simulator.network import Contention, Network, Waits
+from anabranch.engines.simulator.region import RegionState, SimulatedRegion
+from anabranch.engines.simulator.scenario import COST, SELECTIVITY, Scenario, SwitchCost
+from anabranch.engines.simulator.shares import Floats, fixed_shares, key_loads, useful
+from anabranch.engines.simulator.totals import RunningTotals, Totals
 from anabranch.errors import PlanError, Subject
 from anabranch.planning.answer import RegionChoice
+from anabranch.planning.bucket_map import moved
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.fission import check
 from anabranch.planning.profile import Profile
@@ -82,10 +82,12 @@ class Simulation:
         readers = [o for o in profile.operators if not profile.into(o.name)]
         sources = [operator.name for operator in readers]
         self.scenario.require(profile.by_name, sources, [spec.name for spec in specs])
-        self.intake = Intake(readers, {o.name: self.scenario.load(o.name) for o in readers}, rows)
+        self.intake = SimulatedSources(
+            readers, {o.name: self.scenario.load(o.name) for o in readers}, rows
+        )
         self.now_s = 0.0
-        self.totals, self._counting = Totals(), Counting()
-        self._weather = Weather(self.scenario, machine, seed)
+        self.totals, self._counting = Totals(), RunningTotals()
+        self._weather = NoiseModel(self.scenario, machine, seed)
         self._distances = Distances(machine)
         self.changing = Changing(self.scenario.switch)
         self.network = Network(
@@ -121,11 +123,11 @@ class Simulation:
         order = {operator.name: n for n, operator in enumerate(self.profile.operators)}
         return sorted(specs, key=lambda spec: order[spec.choice.operators[0]])
 
-    def _run(self, spec: RegionSpec) -> RegionRun:
+    def _run(self, spec: RegionSpec) -> SimulatedRegion:
         members = [self.profile.by_name[name] for name in spec.choice.operators]
         replicas = spec.choice.replicas
         shares = fixed_shares(members, replicas, spec.bucket_map, self.scenario.skew, self._seed)
-        return RegionRun(
+        return SimulatedRegion(
             spec,
             shares,
             useful(members, replicas),
@@ -261,3 +263,194 @@ class Simulation:
         for region in self.network.regions:
             taken = self._counting.taken(region)
             self.totals.add(self._now_profile, region, taken, self._unit_s)
+
+
+# Distance: what it takes to bring tuples from socket to socket and from node to node.
+#
+# BriskStream's fetch cost (eq. 2): a tuple that was made on another socket costs its consumer the
+# latency between the two for every cache line. Replicas that are placed nowhere in particular count
+# as spread evenly over the sockets. A network adds time on the way, which costs no processor.
+
+Producers = Sequence[tuple[SimulatedRegion, float]]
+"""Who makes the tuples of a region, each with its part of them."""
+
+
+class Distances:
+    """The distances of one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        within = range(machine.sockets)
+        self._latency_s = np.array([[machine.latency(i, j) for j in within] for i in within]) * 1e-9
+        nodes = np.array([machine.node_of(socket) for socket in within])
+        apart = (nodes[:, None] != nodes[None, :]).astype(np.float64)
+        self._network_s = apart * machine.network_us * 1e-6
+        self._line_bytes = machine.cache_line_bytes
+
+    def fetch_s(
+        self, consumer: SimulatedRegion, producers: Producers, tuple_bytes: float
+    ) -> Floats:
+        """Time of each replica to fetch a tuple of so many bytes, on average over its origins."""
+        lines = ceil(tuple_bytes / self._line_bytes)
+        return lines * _between(self._latency_s, consumer, producers)
+
+    def network_s(self, consumer: SimulatedRegion, producers: Producers) -> Floats:
+        """Time that tuples for each replica are on the network, on average."""
+        return _between(self._network_s, consumer, producers)
+
+
+def _between(matrix: Floats, consumer: SimulatedRegion, producers: Producers) -> Floats:
+    origins = np.zeros(len(matrix))
+    for producer, part in producers:
+        origins += part * (producer.shares @ producer.spread)
+    found: Floats = consumer.spread @ (origins @ matrix)
+    return found
+
+
+# Changing the plan of a run, region by region, as the local engine does it.
+#
+# A region whose plan changes takes no more tuples in; its other threads finish what waits between
+# its pipelines. Then it stands still for a while, and goes on under the new plan with what waits in
+# front of it. Other regions go on meanwhile, as long as there is room.
+
+
+@dataclass
+class _Change:
+    spec: RegionSpec
+    pause_s: float
+    until_s: float = inf
+
+
+class Changing:
+    """Changes under way.
+
+    Args:
+        cost: What a change costs.
+    """
+
+    def __init__(self, cost: SwitchCost) -> None:
+        self._cost = cost
+        self._under_way: dict[int, _Change] = {}
+        self.pause_s = 0.0  # how long the regions of the last change stood still at most
+        self.moved_buckets = 0
+        self.done_s = 0.0  # when the last region went on
+
+    @property
+    def busy(self) -> bool:
+        """Whether a change is under way."""
+        return bool(self._under_way)
+
+    def begin(self, regions: Sequence[SimulatedRegion], specs: Sequence[RegionSpec]) -> None:
+        """Begin with the regions that a new plan concerns."""
+        self.pause_s, self.moved_buckets = 0.0, 0
+        for number, (region, spec) in enumerate(zip(regions, specs, strict=True)):
+            if region.spec != spec:
+                buckets = _moving(region.spec, spec)
+                pause_s = self._cost.pause_s(buckets)
+                self.moved_buckets += buckets
+                self.pause_s = max(self.pause_s, pause_s)
+                self._under_way[number] = _Change(spec, pause_s)
+                region.gate = RegionState.DRAINING
+
+    def next_event(self) -> float:
+        """When a pause ends."""
+        return min((change.until_s for change in self._under_way.values()), default=inf)
+
+    def due(
+        self, regions: Sequence[SimulatedRegion], now_s: float
+    ) -> Iterator[tuple[int, RegionSpec]]:
+        """Regions that go on under their new plan now; those that are drained begin to pause."""
+        for number, change in list(self._under_way.items()):
+            region = regions[number]
+            if region.gate is RegionState.DRAINING and region.drained:
+                region.gate = RegionState.PAUSED
+                change.until_s = now_s + change.pause_s
+            if region.gate is RegionState.PAUSED and change.until_s <= now_s:
+                del self._under_way[number]
+                self.done_s = now_s
+                yield number, change.spec
+
+
+def _moving(old: RegionSpec, new: RegionSpec) -> int:
+    """Buckets that get another owner."""
+    if len(old.bucket_map) != len(new.bucket_map):
+        return 0
+    return len(moved(old.bucket_map, new.bucket_map))
+
+
+# Weather: how slow each thread is by its place, by chance, and after a change of plan.
+
+
+class NoiseModel:
+    """What slows threads down.
+
+    Threads that are placed nowhere in particular go about the sockets and see their mean speed.
+
+    Args:
+        scenario: What happens.
+        machine: Where.
+        seed: Decides the noise.
+    """
+
+    def __init__(self, scenario: Scenario, machine: Machine, seed: int) -> None:
+        self._scenario, self._machine = scenario, machine
+        self._chance = np.random.default_rng(seed)
+        self._noise: dict[str, Floats] = {}
+        self._dips: dict[str, float] = {}  # by region, until when it is slow after a change
+        for straggler in scenario.stragglers:
+            for what, number, count in (
+                ("socket", straggler.socket, machine.sockets),
+                ("node", straggler.node, machine.nodes),
+            ):
+                if number is not None and number >= count:
+                    raise PlanError(
+                        Subject("field", f"scenario.stragglers.{what}"),
+                        f"a {what} of 0 to {count - 1}",
+                        str(number),
+                        f"name one that {machine.name} has",
+                    )
+
+    def draw_noise(self) -> None:
+        """Service times change at random."""
+        self._noise = {}
+
+    def dip(self, region: str, until_s: float) -> None:
+        """A region is slower for a while, since its plan has changed."""
+        self._dips[region] = until_s
+
+    def next_change(self, at_s: float) -> float:
+        """When a region is itself again."""
+        return min((until for until in self._dips.values() if until > at_s), default=np.inf)
+
+    def slow(self, region: SimulatedRegion, at_s: float) -> Floats:
+        """How many times longer each thread of a region needs."""
+        sockets = self._sockets(at_s)
+        mean = 1 / float((1 / sockets).mean())
+        by_replica = sockets[region.places] if region.placed else np.full(region.shape[1], mean)
+        for straggler in self._scenario.stragglers:
+            if straggler.region == region.spec.name and straggler.at_work(at_s):
+                by_replica = by_replica.copy()
+                by_replica[straggler.replica :][:1] *= straggler.factor
+        if self._dips.get(region.spec.name, 0.0) > at_s:
+            by_replica = by_replica / (1 - self._scenario.switch.dip_share)
+        return by_replica * self._noise_of(region)
+
+    def _sockets(self, at_s: float) -> Floats:
+        factors = np.ones(self._machine.sockets)
+        nodes = np.array([self._machine.node_of(s) for s in range(self._machine.sockets)])
+        for straggler in self._scenario.stragglers:
+            if straggler.at_work(at_s):
+                if straggler.socket is not None:
+                    factors[straggler.socket] *= straggler.factor
+                if straggler.node is not None:
+                    factors[nodes == straggler.node] *= straggler.factor
+        return factors
+
+    def _noise_of(self, region: SimulatedRegion) -> Floats:
+        """Factors whose mean is 1; as long as nothing is drawn anew, the same."""
+        known = self._noise.get(region.spec.name)
+        if known is None or known.shape != region.shape:
+            spread = self._scenario.noise
+            drawn = self._chance.standard_normal(region.shape) if spread else 0.0
+            known = np.exp(np.broadcast_to(spread * drawn - spread**2 / 2, region.shape))
+            self._noise[region.spec.name] = known
+        return known

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from anabranch.engines.simulator.region import RegionRun
+from anabranch.engines.simulator.region import SimulatedRegion
 from anabranch.engines.simulator.shares import Floats
 from anabranch.planning.models.fission import selectivity
 from anabranch.planning.profile import Profile
@@ -56,7 +56,7 @@ class Totals:
         default_factory=lambda: defaultdict(PipelineTotals)
     )
 
-    def add(self, profile: Profile, region: RegionRun, passed: Floats, unit_s: float) -> None:
+    def add(self, profile: Profile, region: SimulatedRegion, passed: Floats, unit_s: float) -> None:
         """Count tuples that threads handled while costs were what they are."""
         for number, names in enumerate(region.spec.choice.pipelines):
             handled = float(passed[number].sum())
@@ -83,13 +83,13 @@ def whole(tuples: float) -> int:
     return int(tuples + 1e-6)
 
 
-class Counting:
+class RunningTotals:
     """Adds up what the threads of regions handle until costs change or somebody asks."""
 
     def __init__(self) -> None:
         self._passed: dict[str, Floats] = {}
 
-    def note(self, region: RegionRun) -> None:
+    def note(self, region: SimulatedRegion) -> None:
         """A step is over."""
         known = self._passed.get(region.spec.name)
         if known is None:
@@ -97,6 +97,6 @@ class Counting:
         else:
             known += region.passed
 
-    def taken(self, region: RegionRun) -> Floats:
+    def taken(self, region: SimulatedRegion) -> Floats:
         """What was noted, which is forgotten with this."""
         return self._passed.pop(region.spec.name, np.zeros(region.shape))

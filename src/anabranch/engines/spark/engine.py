@@ -22,18 +22,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
-from anabranch.engines.checkpoint.locations import absolute, with_scheme
+from anabranch.engines.checkpoint.storage import absolute, with_scheme
 from anabranch.engines.engine import CHANGES, Options
 from anabranch.engines.spark.batches import Batches, Done
 from anabranch.engines.spark.dataframes import dataframe_sources, require_one_order, stream
 from anabranch.engines.spark.failures import first_line, of_java
 from anabranch.engines.spark.job import run_job
-from anabranch.engines.spark.keeper import remove_lot
 from anabranch.engines.spark.model import USUAL, SparkModel
 from anabranch.engines.spark.observe import Skipped, observation_of, percentile, reconfiguration_of
 from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, tune, use
 from anabranch.engines.spark.sinks import spark_sinks
+from anabranch.engines.spark.state_loader import remove_cache
 from anabranch.engines.spark.workers import require_workers
 from anabranch.errors import AnabranchError, EngineError, StateError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
@@ -41,7 +41,7 @@ from anabranch.flow import Flow
 from anabranch.planning.models.model import Model
 from anabranch.planning.models.spark import Slots
 from anabranch.planning.plan import Plan
-from anabranch.planning.shape import shape_of
+from anabranch.planning.regions import shape_of
 from anabranch.planning.starting import side_by_side
 
 IDLE_S = 0.02
@@ -289,7 +289,7 @@ class SparkEngine:
             self._sinks.close()
             with suppress(Exception):  # of Java, when somebody has stopped the session
                 self._broadcast.destroy()
-            remove_lot(self._program.lot)
+            remove_cache(self._program.cache)
             self._remove_temporary()
             ended = self._batches.ended() and self._error is None
             with self._own_thread():

@@ -21,7 +21,7 @@ MOST_PARTS = 256
 
 
 @dataclass
-class Progress:
+class SourceProgress:
     """How far one source has come, and the last stamp if it stamps arrivals."""
 
     cursor: Cursor = field(default_factory=Cursor)
@@ -65,7 +65,7 @@ class Intake:
                 "a streaming DataFrame, of which Spark says how much it gives",
                 "leave rows= out and stop the run by seconds= or its handle",
             )
-        self._progress = {name: Progress() for name in self._sources}
+        self._progress = {name: SourceProgress() for name in self._sources}
         self._read_before: dict[str, int] = dict.fromkeys(self._sources, 0)
         self.dry = False  # whether Spark has nothing more of the streaming DataFrames
 
@@ -152,7 +152,7 @@ class Intake:
                     "go on with engine='local', or start afresh in a new checkpoint directory",
                 )
             part, row, rows, over, stamp = told
-            self._progress[name] = Progress(Cursor(part, row), rows, over, stamp)
+            self._progress[name] = SourceProgress(Cursor(part, row), rows, over, stamp)
             self._read_before[name] = rows
 
     def _stamped(self, name: str, share: Share) -> Share:

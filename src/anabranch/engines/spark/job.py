@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from html import escape
 from typing import Any
@@ -12,12 +13,12 @@ import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+from pyspark.traceback_utils import SCCallSiteSync
 
 from anabranch.engines.spark import wire
 from anabranch.engines.spark.failures import OF_SPARK, job_failure
-from anabranch.engines.spark.layout import Layout, Station
-from anabranch.engines.spark.program import Batch, Outcome
-from anabranch.engines.spark.stage_names import named_stages
+from anabranch.engines.spark.layout import StageLayout, Station
+from anabranch.engines.spark.program import Batch, JobResult
 from anabranch.engines.spark.task import run_task
 from anabranch.engines.spark.task_report import TaskReport
 from anabranch.engines.spark.workers import this_python
@@ -43,9 +44,9 @@ def run_job(
     spark: SparkSession,
     program: Broadcast[bytes],
     pushed: DataFrame | None,
-    layout: Layout,
+    layout: StageLayout,
     batch: Batch,
-) -> Outcome:
+) -> JobResult:
     """Run a micro-batch; one action, so that nothing runs twice."""
     packed = pickle.dumps(batch, protocol=5)
     stages = [" · ".join(regions_of(layout, stage)) for stage in range(layout.last_stage + 1)]
@@ -74,11 +75,11 @@ def run_job(
     return outcome_of(table.to_batches())
 
 
-def description(layout: Layout, batch: Batch) -> str:
+def description(layout: StageLayout, batch: Batch) -> str:
     """What Spark's pages say of a job and its stages: the flow, the batch, and regions by stage.
 
     A bar stands where tuples are dealt out anew, which is where another stage begins. Spark has one
-    description for all stages of a job; beside it stands the stage's own name (`stage_names.py`).
+    description for all stages of a job; beside it stands the stage's own name.
     """
     stages = [regions_of(layout, stage) for stage in range(layout.last_stage + 1)]
     regions = " | ".join(map(" · ".join, stages))
@@ -90,7 +91,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def regions_of(layout: Layout, stage: int) -> list[str]:
+def regions_of(layout: StageLayout, stage: int) -> list[str]:
     """The regions that work in a stage; sources and sinks only where nothing else does."""
     here = [station for station in layout.stations.values() if station.stage == stage]
     working = [station for station in here if not _at_an_end(station)]
@@ -101,7 +102,7 @@ def _at_an_end(station: Station) -> bool:
     return station.region.kind in (RegionKind.SOURCE, RegionKind.SINK)
 
 
-def outcome_of(batches: Iterable[pa.RecordBatch]) -> Outcome:
+def outcome_of(batches: Iterable[pa.RecordBatch]) -> JobResult:
     """What the rows at the end of a job say; raises the error of a task."""
     reports: list[TaskReport] = []
     for batch in batches:
@@ -111,4 +112,49 @@ def outcome_of(batches: Iterable[pa.RecordBatch]) -> Outcome:
                 raise error from RemoteTraceback(f"\n{trace}")
             if row.kind == wire.REPORT:
                 reports.append(TaskReport.from_bytes(row.payload.to_pybytes()))
-    return Outcome(reports)
+    return JobResult(reports)
+
+
+# Names of stages on Spark's pages: the regions that work there.
+#
+# Spark calls a stage after the place in the program that made its last RDD, and all of a job's RDDs
+# are made in one place. So they are made here, one stage after another, each at a place with the
+# stage's own name. Spark keeps what was made and runs that; nothing is computed before the job.
+
+SHUFFLE = "Exchange"
+
+
+@contextmanager
+def named_stages(spark: SparkSession, frame: DataFrame, names: Sequence[str]) -> Iterator[None]:
+    """Jobs inside are about this frame, with such names for its stages; where anybody can look."""
+    if not _has_pages(spark):
+        yield
+        return
+    context: Any = spark.sparkContext._jsc
+    place: Any = SCCallSiteSync
+    with place(spark.sparkContext):  # or PySpark would name the place that it sees
+        try:
+            for name, shuffle in zip(names, _shuffles(frame, len(names) - 1), strict=False):
+                context.setCallSite(name)
+                shuffle.execute()
+            context.setCallSite(names[-1])
+            yield
+        finally:
+            context.setCallSite(None)
+
+
+def _has_pages(spark: SparkSession) -> bool:
+    """Whether there are pages, or a log that a history server makes pages of."""
+    logged = spark.conf.get("spark.eventLog.enabled", "false") == "true"
+    return logged or spark.sparkContext.uiWebUrl is not None
+
+
+def _shuffles(frame: DataFrame, expected: int) -> list[Any]:
+    """The shuffles of a chain, the first one first; none where it is not the chain we know."""
+    node: Any = frame._jdf.queryExecution().executedPlan()
+    found: list[Any] = []
+    while (children := node.children()).size() == 1:
+        node = children.head()
+        if node.nodeName() == SHUFFLE:
+            found.insert(0, node)
+    return found if len(found) == expected else []

@@ -67,7 +67,7 @@ class Station:
 
 
 @dataclass(frozen=True)
-class Layout:
+class StageLayout:
     """Stations in topological order, the links between them, and how many tasks a stage has."""
 
     stations: dict[str, Station]
@@ -96,7 +96,7 @@ class Layout:
         ]
 
 
-def layout(flow: Flow, plan: Plan) -> Layout:
+def layout(flow: Flow, plan: Plan) -> StageLayout:
     """Lay a plan out over stages and tasks.
 
     Example:
@@ -142,7 +142,7 @@ def layout(flow: Flow, plan: Plan) -> Layout:
             Link(number, producer.region.name, out_port, region.name, in_port, joined)
             for number, producer, out_port, in_port in entering
         ]
-    return Layout(stations, tuple(sorted(links, key=lambda link: link.number)), tuple(tasks))
+    return StageLayout(stations, tuple(sorted(links, key=lambda link: link.number)), tuple(tasks))
 
 
 def _stays(flow: Flow, region: Region, replicas: int, producer: Station) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from anabranch.engines.checkpoint.chain import StateFile
-from anabranch.engines.spark.layout import Layout, layout
+from anabranch.engines.checkpoint.state_files import StateFile
+from anabranch.engines.spark.layout import StageLayout, layout
 from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
@@ -30,16 +30,21 @@ class Program:
     Args:
         flow: The application.
         checkpoint: Where state files go.
-        lot: Name of the parking lot that tasks of one host share.
+        cache: Name of the state cache that tasks of one host share.
     """
 
-    def __init__(self, flow: Flow, checkpoint: str, lot: str) -> None:
-        self.flow, self.checkpoint, self.lot = flow, checkpoint, lot
-        self._layouts: dict[Plan, Layout] = {}
+    def __init__(self, flow: Flow, checkpoint: str, cache: str) -> None:
+        self.flow, self.checkpoint, self.cache = flow, checkpoint, cache
+        self._layouts: dict[Plan, StageLayout] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """What cannot be worked out again."""
-        return {"flow": self.flow, "checkpoint": self.checkpoint, "lot": self.lot, "_layouts": {}}
+        return {
+            "flow": self.flow,
+            "checkpoint": self.checkpoint,
+            "cache": self.cache,
+            "_layouts": {},
+        }
 
     @cached_property
     def contexts(self) -> dict[str, KernelContext]:
@@ -75,7 +80,7 @@ class Program:
         """What the user gave for a step: a source, an operator, a sink."""
         return self.flow.graph.steps[step].body
 
-    def layout(self, plan: Plan) -> Layout:
+    def layout(self, plan: Plan) -> StageLayout:
         """Stages and tasks of a plan."""
         if plan not in self._layouts:
             self._layouts = {plan: layout(self.flow, plan)}  # plans change rarely, and for good
@@ -100,12 +105,12 @@ class RegionState:
     """What a region's replicas begin a batch with.
 
     Attributes:
-        parked: By replica of the batch before, the name under which its state was parked, and its
+        cached: By replica of the batch before, the name under which its state was cached, and its
             buckets.
         files: The files that hold the same, oldest first.
     """
 
-    parked: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    cached: tuple[tuple[str, tuple[int, ...]], ...] = ()
     files: tuple[StateFile, ...] = ()
 
 
@@ -135,7 +140,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobResult:
     """What the tasks of a job report."""
 
     reports: list[TaskReport]

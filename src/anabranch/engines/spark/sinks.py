@@ -6,18 +6,17 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch.engines.checkpoint.locations import with_scheme
 from anabranch.engines.checkpoint.sinks import OUTBOX, OutboxStage, Sinks
 from anabranch.engines.checkpoint.state_files import state_name
-from anabranch.engines.checkpoint.storage import Storage
+from anabranch.engines.checkpoint.storage import Storage, with_scheme
 from anabranch.engines.spark.program import Batch, Program
-from anabranch.engines.spark.station import StationRun
+from anabranch.engines.spark.replica import TaskReplica
 from anabranch.io.sink import Receipt
 from anabranch.io.transaction import prepare
 
 
 def write_sink(
-    program: Program, batch: Batch, run: StationRun, storage: Storage, attempt: str
+    program: Program, batch: Batch, run: TaskReplica, storage: Storage, attempt: str
 ) -> Receipt | None:
     """Prepare what a sink got in this task."""
     name = run.region.name

@@ -25,13 +25,12 @@ from anabranch.engines.jumbo_ipc import unpack
 from anabranch.engines.memory import freeze_modules, keep_freed_memory
 from anabranch.engines.spark import wire
 from anabranch.engines.spark.dataframes import frontier_after, joined, read_rows
-from anabranch.engines.spark.keeper import Keeper
 from anabranch.engines.spark.layout import Link, Station
 from anabranch.engines.spark.meter import Meter
-from anabranch.engines.spark.outbox import Outbox
 from anabranch.engines.spark.program import Batch, Program
+from anabranch.engines.spark.replica import TaskReplica
 from anabranch.engines.spark.sinks import write_sink
-from anabranch.engines.spark.station import StationRun
+from anabranch.engines.spark.state_loader import StateLoader
 from anabranch.engines.spark.task_report import (
     ReplicaWork,
     SourceRead,
@@ -39,6 +38,7 @@ from anabranch.engines.spark.task_report import (
     TaskReport,
     Work,
 )
+from anabranch.engines.spark.wire import Outbox
 from anabranch.engines.spark.workers import end_quietly
 from anabranch.errors import AnabranchError
 from anabranch.io.reader import last_word
@@ -84,7 +84,7 @@ class TaskRun:
         self._meter = Meter()
         self._outbox = Outbox(self._layout, stage)
         self._sources: dict[str, SourceRead] = {}
-        self._runs: list[StationRun] = []
+        self._runs: list[TaskReplica] = []
         self._started = time.perf_counter()
 
     def work(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -96,7 +96,7 @@ class TaskRun:
                 return
             station, replica = found[0]
             run = self._run(station, replica)
-            keeper = Keeper(self._program, self._batch, self._attempt, self._meter)
+            keeper = StateLoader(self._program, self._batch, self._attempt, self._meter)
             if station.region.kind is RegionKind.SOURCE:
                 for _ in batches:  # the row that made this task
                     pass
@@ -117,14 +117,14 @@ class TaskRun:
             for each in self._runs:
                 each.abandon()  # however it ended: the worker lives on
 
-    def _run(self, station: Station, replica: int) -> StationRun:
-        run = StationRun(self._program, self._batch, station, replica, self._outbox)
+    def _run(self, station: Station, replica: int) -> TaskReplica:
+        run = TaskReplica(self._program, self._batch, station, replica, self._outbox)
         self._runs.append(run)
         return run
 
     # Input
 
-    def _scan(self, run: StationRun, replica: int) -> Iterator[pa.RecordBatch]:
+    def _scan(self, run: TaskReplica, replica: int) -> Iterator[pa.RecordBatch]:
         """Read this reader's share of the batch."""
         name = run.region.name
         source, rank = self._program.sources[name], self._program.ranks[name]
@@ -153,7 +153,7 @@ class TaskRun:
 
     def _read_dataframe(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Work on a partition of the streaming DataFrames; a reader of the plan tells how far."""
-        runs: dict[str, StationRun] = {}
+        runs: dict[str, TaskReplica] = {}
         for batch in joined(self._meter.timed(Work.SCAN, batches), SCAN_ROWS):
             for name, jumbo in read_rows(self._program, self._batch, batch):
                 if name not in runs:
@@ -163,11 +163,13 @@ class TaskRun:
                 runs[name].emit(jumbo, START)
                 yield from self._outbox.drain()
         for run in runs.values():
-            keeper = Keeper(self._program, self._batch, self._attempt, self._meter)
+            keeper = StateLoader(self._program, self._batch, self._attempt, self._meter)
             yield from self._finish(run, keeper)
             self._sources = {}  # told once
 
-    def _take(self, run: StationRun, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _take(
+        self, run: TaskReplica, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
         """Take all rows in; gives the failure of an earlier stage, if there is one."""
         frontiers: dict[tuple[int, int], Root] = {}
         links = {link.number: link for link in self._layout.links}
@@ -193,7 +195,7 @@ class TaskRun:
             ]
         )
 
-    def _arrive(self, run: StationRun, link: Link, came: list[Root]) -> Root:
+    def _arrive(self, run: TaskReplica, link: Link, came: list[Root]) -> Root:
         """How far a link has come: as far as the slowest replica, or as the furthest slice."""
         if not came:
             raise RuntimeError(f"nothing came over link {link}, not even how far it is")
@@ -202,14 +204,14 @@ class TaskRun:
         run.take(link.in_port, None, passed, link.number)
         return passed
 
-    def _unpacked(self, run: StationRun, link: Link, row: wire.Row) -> Jumbo:
+    def _unpacked(self, run: TaskReplica, link: Link, row: wire.WireRow) -> Jumbo:
         step = run.region.steps[0]
         schema = self._program.contexts[step].inputs[link.in_port].schema
         return unpack(row.header, row.payload, schema)
 
     # Output
 
-    def _finish(self, run: StationRun, keeper: Keeper) -> Iterator[pa.RecordBatch]:
+    def _finish(self, run: TaskReplica, keeper: StateLoader) -> Iterator[pa.RecordBatch]:
         """Let every station work, in the order of the stream, and report."""
         stations = list(run.family())
         state: list[StateSaved] = []
@@ -243,7 +245,7 @@ class TaskRun:
 
     def _report(
         self,
-        stations: Sequence[StationRun],
+        stations: Sequence[TaskReplica],
         state: tuple[StateSaved, ...],
         sinks: dict[str, Receipt | None],
     ) -> TaskReport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.io.formats.csv import CsvFormat
-from anabranch.io.formats.format import BadFile, Block, Format, Wanted
+from anabranch.io.formats.format import BadFile, Block, Format, ReadColumns
 from anabranch.io.formats.jsonl import JsonlFormat
 from anabranch.io.formats.parquet import ParquetFormat
 from anabranch.io.formats.text import TextFormat
@@ -27,5 +27,5 @@ __all__ = [
     "BadFile",
     "Block",
     "Format",
-    "Wanted",
+    "ReadColumns",
 ]

@@ -11,7 +11,7 @@ import pyarrow.csv as pa_csv
 from anabranch.io.formats.format import (
     BLOCK_BYTES,
     Block,
-    Wanted,
+    ReadColumns,
     differing_column,
     extent_of_lines,
     require_columns,
@@ -42,7 +42,7 @@ class CsvFormat:
         """Names from the header, types from the first block."""
         return self._open(path, {}, None).schema
 
-    def blocks(self, path: str, wanted: Wanted, start: int) -> Iterator[Block]:
+    def blocks(self, path: str, wanted: ReadColumns, start: int) -> Iterator[Block]:
         """All blocks from the first on: where a row stands is known only by counting."""
         types = {field.name: field.type for field in wanted.schema}
         try:
@@ -72,7 +72,7 @@ class CsvFormat:
             ),
         )
 
-    def _explain(self, path: str, wanted: Wanted, error: Exception) -> Exception:
+    def _explain(self, path: str, wanted: ReadColumns, error: Exception) -> Exception:
         """Name the column, of which Arrow gives the number, and the type this file has in it."""
         found = self._found(path)
         if found is None:

@@ -33,7 +33,7 @@ class BadFile(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReadColumns:
     """The columns to read; `exact` when a file with further columns is an error.
 
     Columns inferred from a first file are exact, because leaving out what only a later file has
@@ -62,7 +62,7 @@ class Format(Protocol):
     def infer(self, path: str) -> pa.Schema | None:
         """The columns the file says it has; None when it is too empty to tell."""
 
-    def blocks(self, path: str, wanted: Wanted, start: int) -> Iterator[Block]:
+    def blocks(self, path: str, wanted: ReadColumns, start: int) -> Iterator[Block]:
         """All blocks from the one that holds row `start`, or from an earlier one."""
 
     def extent(self, path: str) -> Extent:
@@ -89,7 +89,7 @@ def differing_column(path: str, column: str, wanted: object, found: object) -> B
     )
 
 
-def require_columns(path: str, found: pa.Schema, wanted: Wanted) -> None:
+def require_columns(path: str, found: pa.Schema, wanted: ReadColumns) -> None:
     """Complain about the first column that is missing, of another type, or one too many."""
     for field in wanted.schema:
         index = found.get_field_index(field.name)

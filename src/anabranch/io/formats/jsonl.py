@@ -13,7 +13,7 @@ from anabranch.io.formats.format import (
     BLOCK_BYTES,
     BadFile,
     Block,
-    Wanted,
+    ReadColumns,
     differing_column,
     extent_of_lines,
     require_columns,
@@ -37,7 +37,7 @@ class JsonlFormat:
         reader = self._open(path, None, "infer")
         return None if reader is None else reader.schema
 
-    def blocks(self, path: str, wanted: Wanted, start: int) -> Iterator[Block]:
+    def blocks(self, path: str, wanted: ReadColumns, start: int) -> Iterator[Block]:
         """All blocks from the first on: where a row stands is known only by counting."""
         try:
             reader = self._open(path, _parsed(wanted.schema), "error" if wanted.exact else "ignore")
@@ -64,7 +64,7 @@ class JsonlFormat:
                 return None
             raise
 
-    def _explain(self, path: str, wanted: Wanted, error: Exception) -> Exception:
+    def _explain(self, path: str, wanted: ReadColumns, error: Exception) -> Exception:
         """Name the column, which Arrow does not always do."""
         named = re.search(r"Column\(/([^/)]+)[^)]*\) (.*)", str(error))
         if named is not None and named[1] in wanted.schema.names:
@@ -74,7 +74,7 @@ class JsonlFormat:
             present = [f for f in found or () if f.name in wanted.schema.names]
             extra = [f for f in found or () if f.name not in wanted.schema.names]
             subset = pa.schema([wanted.schema.field(f.name) for f in present])
-            require_columns(path, pa.schema(present + extra), Wanted(subset, wanted.exact))
+            require_columns(path, pa.schema(present + extra), ReadColumns(subset, wanted.exact))
         except BadFile as difference:
             return difference
         except pa.ArrowInvalid:

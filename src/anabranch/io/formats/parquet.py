@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from anabranch.io.formats.format import Block, Wanted, require_columns, select
+from anabranch.columns.casting import fit
+from anabranch.io.formats.format import Block, ReadColumns, require_columns, select
 from anabranch.io.source import Extent
-from anabranch.operators.fitting import fit
 
 BLOCK_ROWS = 1 << 16
 
@@ -28,7 +28,7 @@ class ParquetFormat:
         """The footer knows."""
         return Extent(pq.read_metadata(path).num_rows, exact=True, seekable=True)
 
-    def blocks(self, path: str, wanted: Wanted, start: int) -> Iterator[Block]:
+    def blocks(self, path: str, wanted: ReadColumns, start: int) -> Iterator[Block]:
         """Blocks from the row group that holds `start`; never a whole file in memory."""
         # Mapped, pages are decoded where the system keeps them; reading would copy them first.
         with pq.ParquetFile(path, memory_map=True) as file:
@@ -44,7 +44,7 @@ class FittedParquetFormat(ParquetFormat):
     null then, does not fit the type that is wanted. Of a good row it is null.
     """
 
-    def blocks(self, path: str, wanted: Wanted, start: int) -> Iterator[Block]:
+    def blocks(self, path: str, wanted: ReadColumns, start: int) -> Iterator[Block]:
         """The same blocks, each column in the type that is wanted."""
         *fields, _ = wanted.schema
         with pq.ParquetFile(path, memory_map=True) as file:

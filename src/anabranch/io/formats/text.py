@@ -14,7 +14,7 @@ from anabranch.io.formats.format import (
     SAMPLE_BYTES,
     BadFile,
     Block,
-    Wanted,
+    ReadColumns,
     extent_of_lines,
     require_columns,
 )
@@ -43,7 +43,7 @@ class TextFormat:
         """Always one column, `line`."""
         return SCHEMA
 
-    def blocks(self, path: str, wanted: Wanted, start: int) -> Iterator[Block]:
+    def blocks(self, path: str, wanted: ReadColumns, start: int) -> Iterator[Block]:
         """Blocks of whole lines; those before `start` are counted, not parsed."""
         require_columns(path, SCHEMA, wanted)
         row = 0

@@ -47,7 +47,7 @@ class SparkCosts:
 
 
 @dataclass(frozen=True)
-class Phase:
+class TaskPhase:
     """What the threads of a task do at the same time.
 
     Attributes:
@@ -79,7 +79,7 @@ class Task:
         row_bytes: Size of one of them.
     """
 
-    phases: tuple[Phase, ...]
+    phases: tuple[TaskPhase, ...]
     shuffled_rows: float = 0.0
     row_bytes: float = 0.0
 
@@ -118,7 +118,7 @@ def batch_s(costs: SparkCosts, stages: Sequence[Sequence[Task]], slots: Slots) -
 
     Example:
         >>> costs = SparkCosts(batch_s=0.2, stage_s=0.05)
-        >>> four_tasks = [Task((Phase((0.3,)),))] * 4
+        >>> four_tasks = [Task((TaskPhase((0.3,)),))] * 4
         >>> round(batch_s(costs, [four_tasks], Slots(2)), 3)
         0.85
     """

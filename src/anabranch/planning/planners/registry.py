@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.errors import unknown
-from anabranch.planning.planners.exact import exact
+from anabranch.planning.planners.exact import exact, fission_only, pipelining_only
 from anabranch.planning.planners.exhaustive import exhaustive
-from anabranch.planning.planners.first_fit import first_fit
 from anabranch.planning.planners.fission import fission
-from anabranch.planning.planners.fission_only import fission_only
-from anabranch.planning.planners.os_placement import os_placement
-from anabranch.planning.planners.pipelining_only import pipelining_only
+from anabranch.planning.planners.placement_baselines import first_fit, os_placement, round_robin
 from anabranch.planning.planners.planner import Planner
-from anabranch.planning.planners.rlas import rlas
+from anabranch.planning.planners.rlas import rlas, rlas_fix_l, rlas_fix_u
 from anabranch.planning.planners.rlas_certified import rlas_certified
-from anabranch.planning.planners.rlas_fix_l import rlas_fix_l
-from anabranch.planning.planners.rlas_fix_u import rlas_fix_u
-from anabranch.planning.planners.round_robin import round_robin
 from anabranch.planning.planners.sequential import sequential
 
 PLANNERS: Mapping[str, Planner] = {

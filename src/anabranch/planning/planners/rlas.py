@@ -1,13 +1,13 @@
 """RLAS: replicas and their sockets, found together (BriskStream, §4 and appendix C).
 
-Branch and bound places replicas, iterative scaling adds them where the bottleneck is; see
-`placement_branches.py` and `replica_scaling.py` for the printed algorithms, and `rlas_search.py`
-for what is done beyond them, and why.
+Branch and bound places replicas, iterative scaling adds them where the bottleneck is;
+`search/rlas_search.py` has the printed algorithms, and what is done beyond them, and why.
 """
 
 from __future__ import annotations
 
 from anabranch.planning.answer import Answer
+from anabranch.planning.models.placed_rates import Fetch
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.planners.search.placing import Placing
 from anabranch.planning.planners.search.rlas_search import search
@@ -37,3 +37,33 @@ def rlas(
     """
     placing = Placing.of(problem, input_rate)
     return placing.answer(search(placing.model(), placing.room, compress, seed))
+
+
+# RLAS_fix(L): RLAS that believes every tuple is fetched from the farthest socket (§6.4).
+
+
+def rlas_fix_l(
+    problem: Problem, compress: int = 5, input_rate: float | None = None, seed: int = 0
+) -> Answer:
+    """The plan found in that belief, with the throughput that it really has.
+
+    The throughput is that of sinks, summed up, at the rate that every unit keeps up with; where
+    the plan asks more of the machine than there is, slowed down by the worst overload.
+    """
+    placing = Placing.of(problem, input_rate)
+    return placing.answer(search(placing.model(Fetch.ALWAYS), placing.room, compress, seed))
+
+
+# RLAS_fix(U): RLAS that believes fetching is free (§6.4).
+
+
+def rlas_fix_u(
+    problem: Problem, compress: int = 5, input_rate: float | None = None, seed: int = 0
+) -> Answer:
+    """The plan found in that belief, with the throughput that it really has.
+
+    The throughput is that of sinks, summed up, at the rate that every unit keeps up with; where
+    the plan asks more of the machine than there is, slowed down by the worst overload.
+    """
+    placing = Placing.of(problem, input_rate)
+    return placing.answer(search(placing.model(Fetch.NEVER), placing.room, compress, seed))

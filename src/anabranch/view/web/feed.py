@@ -18,8 +18,7 @@ from typing import Any
 
 from anabranch.events import Event, Observed
 from anabranch.view.web.numbers import to_json
-from anabranch.view.web.plans import News
-from anabranch.view.web.story import Story
+from anabranch.view.web.timeline import News, Timeline
 
 MOST_WAITING = 10_000
 """Events that wait to be taken in; observations beyond that are left out."""
@@ -101,7 +100,7 @@ class Feed:
         self._also, self._about = also, about
         self._known: Mapping[str, Any] = {}
         self._heard: SimpleQueue[Event | threading.Event | None] = SimpleQueue()
-        self._story, self._number = Story(), 0
+        self._story, self._number = Timeline(), 0
         self._recent: deque[Told] = deque(maxlen=REMEMBERED)
         self._browsers: set[Browser] = set()
         self._lock = threading.Lock()

@@ -26,7 +26,7 @@ FINE = 4
 
 
 @dataclass(frozen=True)
-class Room:
+class SearchLimits:
     """What a search may use.
 
     Attributes:
@@ -52,7 +52,7 @@ class Budget:
         self.left -= placements.shape[0] * placements.shape[1]
 
 
-def worth(rates: BatchRates, room: Room) -> Floats:
+def worth(rates: BatchRates, room: SearchLimits) -> Floats:
     """What placements are compared by: whatever satisfies all constraints comes before the rest."""
     bounded = rates.bounded
     if room.crowded:
@@ -66,7 +66,7 @@ def fined(rates: BatchRates) -> Floats:
 
 
 def improve(
-    model: RateModel, counts: Counts, room: Room, budget: Budget, draw: np.random.Generator
+    model: RateModel, counts: Counts, room: SearchLimits, budget: Budget, draw: np.random.Generator
 ) -> Counts:
     """The placement that changes lead to.
 
@@ -85,7 +85,7 @@ def improve(
 def _climb(
     model: RateModel,
     counts: Counts,
-    room: Room,
+    room: SearchLimits,
     budget: Budget,
     draw: np.random.Generator,
     value: Callable[[BatchRates], Floats],
@@ -110,7 +110,7 @@ def _climb(
     return counts
 
 
-def shaken(counts: Counts, room: Room, times: int, draw: np.random.Generator) -> Counts:
+def shaken(counts: Counts, room: SearchLimits, times: int, draw: np.random.Generator) -> Counts:
     """A placement some random changes away."""
     for _ in range(times):
         near = changes(counts, room)
@@ -119,7 +119,7 @@ def shaken(counts: Counts, room: Room, times: int, draw: np.random.Generator) ->
     return counts
 
 
-def changes(counts: Counts, room: Room) -> Counts:
+def changes(counts: Counts, room: SearchLimits) -> Counts:
     """All placements one small change away."""
     units, sockets = counts.shape
     one = np.eye(units * sockets).reshape(-1, units, sockets)

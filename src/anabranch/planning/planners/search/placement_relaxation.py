@@ -19,7 +19,7 @@ rows can (the reformulation-linearization technique):
   on i must fit in as well. Fetching, a triple product there, counts with the least that the shares
   of its producers allow;
 - rows of bounds on g times each other (McCormick), where a search has narrowed those bounds;
-- cuts that the matrix of products has no negative eigenvalue (`product_cuts.py`).
+- cuts that the matrix of products has no negative eigenvalue.
 
 Where streams join in a unit, their parts of its input depend on how much each producer does beyond
 X·v; those parts are variables between the least and the greatest that the room left allows.
@@ -29,16 +29,17 @@ Numbers of replicas may be broken, unless a search bounds them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from anabranch.planning.models.placed_rates import Floats, RateModel
 from anabranch.planning.models.placed_units import UnitStream
-from anabranch.planning.planners.search.linear_rows import Indices, LinearRows
-from anabranch.planning.planners.search.placement_moves import Room
-from anabranch.planning.planners.search.product_cuts import ProductCuts
+from anabranch.planning.planners.search.placement_moves import SearchLimits
 
 LIGHT = 0.002
 """Units with less than this part of all work count as that work alone, wherever they are."""
@@ -51,7 +52,7 @@ SETTING_UP = 5_000
 
 
 @dataclass(frozen=True)
-class Box:
+class ShareBounds:
     """Bounds on shares g and replicas k, by unit and socket."""
 
     low: Floats
@@ -59,22 +60,24 @@ class Box:
     fewest: Floats
     most: Floats
 
-    def halves(self, where: tuple[int, int], at: float) -> tuple[Box, Box]:
+    def halves(self, where: tuple[int, int], at: float) -> tuple[ShareBounds, ShareBounds]:
         """The box in two, cut at a share."""
         low, high = self.low.copy(), self.high.copy()
         low[where] = high[where] = at
         return (
-            Box(self.low, high, self.fewest, self.most),
-            Box(low, self.high, self.fewest, self.most),
+            ShareBounds(self.low, high, self.fewest, self.most),
+            ShareBounds(low, self.high, self.fewest, self.most),
         )
 
-    def whole_numbers(self, where: tuple[int, int], between: float) -> tuple[Box, Box]:
+    def whole_numbers(
+        self, where: tuple[int, int], between: float
+    ) -> tuple[ShareBounds, ShareBounds]:
         """The box in two: fewer replicas than a number that is not whole, and more."""
         fewest, most = self.fewest.copy(), self.most.copy()
         most[where], fewest[where] = np.floor(between), np.ceil(between)
         return (
-            Box(self.low, self.high, self.fewest, most),
-            Box(self.low, self.high, fewest, self.most),
+            ShareBounds(self.low, self.high, self.fewest, most),
+            ShareBounds(self.low, self.high, fewest, self.most),
         )
 
 
@@ -102,7 +105,7 @@ class Relaxation:
         entries: Coefficients of all programs solved so far, and what setting them up is worth.
     """
 
-    def __init__(self, model: RateModel, room: Room) -> None:
+    def __init__(self, model: RateModel, room: SearchLimits) -> None:
         self.model, self.room = model, room
         self.sockets, self.cores = model.sockets, model.cores
         units = model.workload.units
@@ -113,7 +116,7 @@ class Relaxation:
         work = self.visits * self.execute
         self.heavy = [u for u in self.units if work[u] >= LIGHT * work.sum()]
         none = np.zeros((len(units), self.sockets))
-        self.whole = Box(none, none + 1, none, none + np.array(room.most)[:, None])
+        self.whole = ShareBounds(none, none + 1, none, none + np.array(room.most)[:, None])
         self.cuts = ProductCuts(self.heavy, self.sockets)
         self.entries = 0
 
@@ -148,7 +151,7 @@ class Relaxation:
             bounds.append(self.model.input_per_ns)
         return min(bounds)
 
-    def solve(self, rate: float, box: Box) -> Relaxed:
+    def solve(self, rate: float, box: ShareBounds) -> Relaxed:
         """Whether a plan in the box could bring the application to a rate."""
         load = rate * self.visits
         least = self._least_handling(box)
@@ -188,7 +191,7 @@ class Relaxation:
             return False
         return self.cuts.learn(found.shares, found.products)
 
-    def _least_handling(self, box: Box) -> Floats:
+    def _least_handling(self, box: ShareBounds) -> Floats:
         """The least time per tuple on each socket that shares of producers within a box allow."""
         least = np.repeat(self.execute[:, None], self.sockets, axis=1)
         for u in self.units:
@@ -290,7 +293,7 @@ class Relaxation:
         shares: Indices,
         products: dict[tuple[int, int], Indices],
         work: Floats,
-        box: Box,
+        box: ShareBounds,
     ) -> None:
         """CPU rows times shares, or times how far shares are from their bounds."""
         for a in self.units:
@@ -314,7 +317,7 @@ class Relaxation:
         rows: LinearRows,
         shares: Indices,
         products: dict[tuple[int, int], Indices],
-        box: Box,
+        box: ShareBounds,
     ) -> None:
         narrow = (box.low > 0) | (box.high < 1)
         for (a, b), product in products.items():
@@ -344,7 +347,7 @@ def _oriented(products: dict[tuple[int, int], Indices], a: int, b: int) -> Indic
     return products[a, b] if a <= b else products[b, a].T
 
 
-def _least_mean(latency: Floats, box: Box, producer: int) -> Floats:
+def _least_mean(latency: Floats, box: ShareBounds, producer: int) -> Floats:
     """The least mean latency to each socket from a producer whose shares are in a box."""
     low, high = box.low[producer], box.high[producer]
     means = low @ latency
@@ -368,3 +371,167 @@ def _parts(
     low = fewest / (fewest + sum(s.selectivity * float(most[s.producer]) for s in others))
     high = fullest / (fullest + sum(s.selectivity * float(least[s.producer]) for s in others))
     return low, high
+
+
+# Rows of a linear program, collected one by one and solved by HiGHS.
+
+Indices: TypeAlias = NDArray[np.int64]
+Term: TypeAlias = tuple[Indices | int, NDArray[np.float64] | float]
+"""Variables and their coefficients; one coefficient may stand for all."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What became of a program.
+
+    Attributes:
+        least: The least value; infinite if nothing satisfies all rows, and minus infinite if the
+            solver gave up.
+        solution: Values of all variables; None without a solution.
+    """
+
+    least: float
+    solution: NDArray[np.float64] | None
+
+
+class LinearRows:
+    """A linear program as it grows.
+
+    Example:
+        >>> rows = LinearRows()
+        >>> x = rows.variables(2)
+        >>> rows.equal([(x, 1.0)], 4.0)
+        >>> round(rows.least(x[0], np.zeros(2), np.full(2, 3.0)).least, 6)
+        1.0
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._bounded = _Rows()
+        self._equal = _Rows()
+
+    def variables(self, *shape: int) -> Indices:
+        """Numbers of new variables."""
+        count = int(np.prod(shape))
+        numbers = np.arange(self.size, self.size + count, dtype=np.int64).reshape(shape)
+        self.size += count
+        return numbers
+
+    def at_most(self, terms: Sequence[Term], bound: float) -> None:
+        """Terms add up to no more than a bound."""
+        self._bounded.add(terms, bound)
+
+    def equal(self, terms: Sequence[Term], value: float) -> None:
+        """Terms add up to a value."""
+        self._equal.add(terms, value)
+
+    @property
+    def entries(self) -> int:
+        """How many coefficients there are: what solving it costs grows with them."""
+        return len(self._bounded.values) + len(self._equal.values)
+
+    def least(
+        self, variable: Indices, low: NDArray[np.float64], high: NDArray[np.float64]
+    ) -> Solved:
+        """The least value of a variable, all variables being within bounds."""
+        from scipy.optimize import linprog  # takes a second, which few who plan need to spend
+
+        cost = np.zeros(self.size)
+        cost[variable] = 1.0
+        bounded, most = self._bounded.matrix(self.size)
+        equal, value = self._equal.matrix(self.size)
+        bounds = np.column_stack([low, high])
+        # Interior points: the simplex method needs forty times as long for twelve units.
+        found = linprog(cost, bounded, most, equal, value, bounds, method="highs-ipm")
+        if found.status == 2:
+            return Solved(np.inf, None)
+        if found.status != 0:
+            return Solved(-np.inf, None)
+        return Solved(float(found.fun), np.asarray(found.x))
+
+
+class _Rows:
+    def __init__(self) -> None:
+        self.right: list[float] = []
+        self.columns: list[int] = []
+        self.values: list[float] = []
+        self.ends: list[int] = [0]
+
+    def add(self, terms: Sequence[Term], right: float) -> None:
+        for numbers, factors in terms:
+            if isinstance(numbers, np.ndarray):
+                columns = numbers.ravel().tolist()
+                self.columns += columns
+                self.values += (
+                    factors.ravel().tolist()
+                    if isinstance(factors, np.ndarray)
+                    else [factors] * len(columns)
+                )
+            else:
+                self.columns.append(int(numbers))
+                self.values.append(float(factors))
+        self.right.append(right)
+        self.ends.append(len(self.columns))
+
+    def matrix(self, width: int) -> tuple[Any, NDArray[np.float64]]:
+        from scipy.sparse import csr_array
+
+        found = csr_array((self.values, self.columns, self.ends), shape=(len(self.right), width))
+        found.sum_duplicates()
+        return found, np.array(self.right)
+
+
+# Cuts from a matrix of products having no negative eigenvalue.
+#
+# Shares g and their products g·gᵀ make a matrix [[1, gᵀ], [g, Y]] that is an outer product of one
+# vector, so z'·M·z ≥ 0 for every z. Where a linear program's solution has an eigenvector z with
+# z'·M·z < 0, that row is linear in g and Y, holds for every plan, and excludes the solution.
+
+MOST_CUTS = 64
+PER_SOLUTION = 8
+NEGATIVE = -1e-3
+
+
+class ProductCuts:
+    """Cuts for the products of some units' shares; the latest ones are kept.
+
+    Attributes:
+        units: Units whose products all are variables.
+    """
+
+    def __init__(self, units: list[int], sockets: int) -> None:
+        self.units = units
+        self.sockets = sockets
+        self._cuts: list[Floats] = []
+
+    def learn(self, shares: Floats, products: dict[tuple[int, int], Floats]) -> bool:
+        """Add cuts that exclude a solution; whether there were any."""
+        values, vectors = np.linalg.eigh(self._matrix(shares, products))
+        found = [vectors[:, k] for k in np.flatnonzero(values < NEGATIVE)[:PER_SOLUTION]]
+        self._cuts = [*self._cuts, *found][-MOST_CUTS:]
+        return bool(found)
+
+    def add_to(
+        self, rows: LinearRows, shares: Indices, products: dict[tuple[int, int], Indices]
+    ) -> None:
+        """Give all cuts to a linear program."""
+        for cut in self._cuts:
+            parts = dict(zip(self.units, cut[1:].reshape(-1, self.sockets), strict=True))
+            first = float(cut[0])
+            rows.at_most(
+                [(shares[u], -2 * first * parts[u]) for u in self.units]
+                + [
+                    (products[a, b], -(1 if a == b else 2) * np.outer(parts[a], parts[b]))
+                    for a in self.units
+                    for b in self.units
+                    if a <= b
+                ],
+                first * first,
+            )
+
+    def _matrix(self, shares: Floats, products: dict[tuple[int, int], Floats]) -> Floats:
+        blocks = [
+            [products[a, b] if a <= b else products[b, a].T for b in self.units] for a in self.units
+        ]
+        column = shares[self.units].reshape(-1, 1)
+        return np.asarray(np.block([[np.ones((1, 1)), column.T], [column, np.block(blocks)]]))

@@ -19,7 +19,7 @@ from anabranch.planning.models.briskstream import placed_rate
 from anabranch.planning.models.placed_rates import Counts, Fetch, RateModel
 from anabranch.planning.models.placed_units import Workload, workload_of
 from anabranch.planning.planners.planner import Problem
-from anabranch.planning.planners.search.placement_moves import Room
+from anabranch.planning.planners.search.placement_moves import SearchLimits
 from anabranch.planning.profile import NANOSECONDS
 
 
@@ -36,7 +36,7 @@ class Placing:
 
     problem: Problem
     workload: Workload
-    room: Room
+    room: SearchLimits
     input_rate: float | None = None
 
     @staticmethod
@@ -55,7 +55,7 @@ class Placing:
             1 + (spare if unit.most is None else min(spare, unit.most - 1))
             for unit in workload.units
         )
-        return Placing(problem, workload, Room(limit, most, crowded), input_rate)
+        return Placing(problem, workload, SearchLimits(limit, most, crowded), input_rate)
 
     @property
     def per_ns(self) -> float:

@@ -1,0 +1,1 @@
+"""Estimates that several policies share: costs, rates, forecasts of plans."""

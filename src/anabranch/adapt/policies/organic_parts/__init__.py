@@ -1,1 +1,0 @@
-"""What the policy `organic` is made of."""

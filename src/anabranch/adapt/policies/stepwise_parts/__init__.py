@@ -1,1 +1,0 @@
-"""What the policy `stepwise` is made of."""

@@ -1,1 +1,0 @@
-"""What several policies reckon with: costs, loads, room, and what plans would do."""

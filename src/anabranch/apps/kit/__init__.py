@@ -1,0 +1,1 @@
+"""What several applications are made of: arguments, inputs, summaries, random data."""

@@ -1,1 +1,0 @@
-"""What several applications are made of: their arguments, inputs, and data drawn at random."""

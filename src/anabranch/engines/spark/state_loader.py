@@ -1,0 +1,280 @@
+"""Where a replica's state comes from at the start of a batch, and where it goes at its end.
+
+It comes from the host's state cache, by reference, when this host had it in the batch before and
+nobody has touched it since; else from the files of the checkpoint. What the batch changed goes into
+one file per replica, under a name that no other attempt uses; the state itself is cached again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from shutil import rmtree
+
+import numpy as np
+import numpy.typing as npt
+
+from anabranch.columns.hashing import bucket_of, hash_columns
+from anabranch.engines.channel import Channel
+from anabranch.engines.checkpoint.state_files import (
+    needed,
+    read_state,
+    should_snapshot,
+    state_name,
+    version_of,
+    write_state,
+)
+from anabranch.engines.checkpoint.storage import storage_at
+from anabranch.engines.jumbo_ipc import from_bytes, to_bytes
+from anabranch.engines.spark.meter import Meter
+from anabranch.engines.spark.program import Batch, Program, RegionState
+from anabranch.engines.spark.replica import TaskReplica
+from anabranch.engines.spark.state_cache import (
+    StateCache,
+    StateCacheFull,
+    all_caches,
+    cache_directory,
+)
+from anabranch.engines.spark.task_report import StateSaved, StateWritten, Work
+from anabranch.planning.regions import Region, RegionKind
+from anabranch.state.positions import Jumbo
+from anabranch.state.tables.store import Store
+from anabranch.state.tables.table_store import TableStore
+
+WAITING = "waiting tuples"
+"""The section of what a gate could not release yet; its number is the port."""
+
+SWEEP_EVERY = 16
+OLD_S = 86_400
+
+Waiting = list[Jumbo | None]
+
+
+class StateLoader:
+    """Loads and saves the state of the replicas in one task."""
+
+    def __init__(self, program: Program, batch: Batch, attempt: str, meter: Meter) -> None:
+        """Touch nothing yet."""
+        self._program, self._batch, self._attempt, self._meter = program, batch, attempt, meter
+        self.storage = storage_at(program.checkpoint)
+        self._cache = StateCache(cache_directory(program.cache))
+        self._waited: set[str] = set()
+
+    def load(self, run: TaskReplica) -> None:
+        """Give a replica the state that its buckets had after the batch before."""
+        if run.channel is None or not self._remembers(run, run.channel):
+            return
+        with self._meter.of(Work.STATE), self._meter.of(Work.LOAD):
+            before = self._batch.state.get(run.region.name, RegionState())
+            ports = len(self._program.contexts[run.region.steps[0]].inputs)
+            waiting: Waiting = [None] * ports
+            missing = self._from_cache(run, run.channel, before, waiting)
+            self._from_files(run, run.channel, before, missing, waiting)
+            run.channel.track()
+            for port, jumbo in enumerate(waiting):
+                if jumbo is not None:
+                    self._waited.add(run.region.name)
+                    run.gate.preload(port, jumbo)
+
+    def save(self, run: TaskReplica) -> StateSaved | None:
+        """Write what changed, cache the rest; None where there is nothing to keep."""
+        if run.channel is None or not self._remembers(run, run.channel):
+            return None
+        with self._meter.of(Work.STATE):
+            region, buckets = run.region, buckets_of(run.channel)
+            name = state_name(
+                self._batch.version, region.name, run.replica, self._batch.token, self._attempt
+            )
+            before = self._batch.state.get(region.name, RegionState())
+            whole = should_snapshot(before.files, region.name, buckets)
+            waiting = run.gate.leftover()
+            if not self._keeps(run.channel, waiting):
+                return None
+            sections = self._sections(run.channel, waiting, whole)
+            file = None
+            if sections:
+                file = StateWritten(whole, *write_state(self.storage, name, sections))
+            run.channel.saved()
+            self._park(name, run.channel, waiting)
+            return StateSaved(region.name, run.replica, name, buckets, file)
+
+    def _remembers(self, run: TaskReplica, channel: Channel) -> bool:
+        """Whether there is anything to keep: state, or tuples that wait for others."""
+        return run.ordered and bool(buckets_of(channel))
+
+    def _keeps(self, channel: Channel, waiting: Waiting) -> bool:
+        """Whether something is kept, or was before: a gate in front of a sink seldom keeps any."""
+        stores = any(kernel.stores for kernel in channel.kernels.values())
+        waits = any(jumbo is not None for jumbo in waiting)
+        return stores or waits or channel.region.name in self._waited
+
+    def _from_cache(
+        self, run: TaskReplica, channel: Channel, before: RegionState, waiting: Waiting
+    ) -> set[int]:
+        """Take what this host has cached; the buckets that it has not are left."""
+        mine = set(buckets_of(channel))
+        missing = set(mine)
+        for name, buckets in before.cached:
+            common = sorted(mine.intersection(buckets))
+            if not common:
+                continue
+            alone = len(common) == len(mine) == len(buckets)
+            cached = (
+                self._cache.claim(_entry_name(name))
+                if alone
+                else self._cache.copy(_entry_name(name))
+            )
+            if cached is None:
+                continue
+            stores, waited = cached
+            if alone:
+                _take_over(channel, stores, common)
+            else:
+                channel.absorb({s: [x.release(common) for x in held] for s, held in stores.items()})
+                self._meter.state_loaded_bytes += _settle(channel)
+            missing.difference_update(common)
+            _merge(run.region, waiting, waited, common, mine)
+        return missing
+
+    def _from_files(
+        self,
+        run: TaskReplica,
+        channel: Channel,
+        before: RegionState,
+        missing: set[int],
+        waiting: Waiting,
+    ) -> None:
+        """Rebuild from files what was not cached here."""
+        mine = set(buckets_of(channel))
+        for file, buckets in needed(before.files, run.region.name, missing):
+            sections = read_state(self.storage, file)
+            self._meter.state_loaded_bytes += file.size
+            state: dict[str, dict[int, bytes]] = {}
+            waited: Waiting = [None] * len(waiting)
+            for (step, number), payload in sections.items():
+                if step == WAITING:
+                    schema = self._program.contexts[run.region.steps[0]].inputs[number].schema
+                    waited[number] = from_bytes(payload, schema)
+                else:
+                    state.setdefault(step, {})[number] = payload
+            _load(channel, state, buckets, file.whole)
+            if file.whole or any(step == WAITING for step, _ in sections):
+                _merge(run.region, waiting, waited, buckets, mine)
+
+    def _sections(
+        self, channel: Channel, waiting: Waiting, whole: bool
+    ) -> dict[tuple[str, int], bytes]:
+        state = channel.snapshot() if whole else channel.changes()
+        sections = {
+            (step, number): payload
+            for step, payloads in state.items()
+            for number, payload in enumerate(payloads)
+            if payload is not None
+        }
+        if any(j is not None for j in waiting) or channel.region.name in self._waited:
+            for port, jumbo in enumerate(waiting):
+                sections[WAITING, port] = to_bytes(jumbo)
+        return sections
+
+    def _park(self, name: str, channel: Channel, waiting: Waiting) -> None:
+        stores = {step: list(kernel.stores) for step, kernel in channel.kernels.items()}
+        try:
+            self._cache.put(_entry_name(name), (stores, waiting))
+        except (StateCacheFull, OSError):
+            return  # the next batch reads files instead
+        if self._batch.version % SWEEP_EVERY == 0:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what was left behind on this host: the driver sweeps only its own."""
+        fresh = self._batch.version - 1
+        self._cache.sweep([n for n in self._cache.names() if (version_of(n) or 0) >= fresh])
+        remove_old_caches()
+
+
+def buckets_of(channel: Channel) -> tuple[int, ...]:
+    """The buckets of a replica; a region that has none at all says 0."""
+    return channel.buckets if channel.region.mapped else (0,)
+
+
+def sweep(cache: str, keep: Collection[str]) -> None:
+    """Let go of cached state that no batch will ask for."""
+    StateCache(cache_directory(cache)).sweep([_entry_name(name) for name in keep])
+
+
+def remove_cache(cache: str) -> None:
+    """Let go of everything that was cached."""
+    rmtree(cache_directory(cache), ignore_errors=True)
+
+
+def remove_old_caches() -> None:
+    """Remove caches that nobody has used for a day: those of runs that were killed."""
+    for cache in all_caches():
+        with suppress(OSError):
+            if time.time() - cache.stat().st_mtime > OLD_S:
+                rmtree(cache, ignore_errors=True)
+
+
+def _entry_name(name: str) -> str:
+    """File names may hold more characters than names in the cache."""
+    return name.replace("%", "=").replace("~", "=-")
+
+
+def _load(
+    channel: Channel, state: dict[str, dict[int, bytes]], buckets: Collection[int], whole: bool
+) -> None:
+    for step, payloads in state.items():
+        for number, payload in payloads.items():
+            store = channel.kernels[step].stores[number]
+            if whole:
+                store.restore(payload, buckets)
+            else:
+                store.replay(payload, buckets)
+
+
+def _take_over(channel: Channel, stores: dict[str, list[Store]], buckets: Collection[int]) -> None:
+    """Go on with stores that nobody else has."""
+    for step, held in stores.items():
+        for own, cached in zip(channel.kernels[step].stores, held, strict=True):
+            if isinstance(own, TableStore) and isinstance(cached, TableStore):
+                own.take_over(cached)
+            else:
+                own.absorb(cached.release(buckets))
+
+
+def _settle(channel: Channel) -> int:
+    """Move in what came by reference from a private copy, which cannot be cached; gives bytes."""
+    size = 0
+    for kernel in channel.kernels.values():
+        for store in kernel.stores:
+            table = getattr(store, "table", None)
+            if table is not None:
+                table.settle()
+                size += table.nbytes
+    return size
+
+
+def _merge(
+    region: Region, waiting: Waiting, waited: Waiting, taken: Collection[int], mine: set[int]
+) -> None:
+    """Replace what waits for some buckets by what a replica of the batch before left waiting."""
+    for port, jumbo in enumerate(waited):
+        if region.kind is not RegionKind.PARTITIONED:
+            waiting[port] = jumbo  # of one replica, or the same for all replicas
+            continue
+        kept = [j for j in (waiting[port],) if j is not None]
+        if 0 in taken:  # marks are with bucket 0
+            kept = [Jumbo(j.batch, j.positions) for j in kept]
+        parts = [j.where(~_within(region, j, taken)) for j in kept]
+        if jumbo is not None:
+            marks = jumbo.marks if 0 in taken else ()
+            share = jumbo.where(_within(region, jumbo, set(taken) & mine))
+            parts.append(Jumbo(share.batch, share.positions, marks))
+        parts = [p for p in parts if len(p) or p.marks]
+        waiting[port] = Jumbo.concat(parts) if parts else None
+
+
+def _within(region: Region, jumbo: Jumbo, buckets: Collection[int]) -> npt.NDArray[np.bool_]:
+    keys = [jumbo.batch.column(n) for n in region.key]
+    return np.isin(bucket_of(hash_columns(keys), region.buckets), list(buckets))

@@ -1,0 +1,1 @@
+"""Joins: by key, by any predicate, and with a small table."""

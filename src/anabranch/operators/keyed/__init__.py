@@ -1,0 +1,1 @@
+"""Batch-style operators with columnar state, and what is built on them."""

@@ -1,0 +1,1 @@
+"""Texts to columns: JSON, CSV and system logs."""

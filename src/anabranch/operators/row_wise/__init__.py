@@ -1,0 +1,1 @@
+"""Operators without state: map, filter, expand, screen, union."""

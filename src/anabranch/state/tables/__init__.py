@@ -1,0 +1,1 @@
+"""What operators remember: keyed tables, stores of rows, stores of Python objects."""
