@@ -14,7 +14,7 @@ from anabranch.cli import sizing
 from anabranch.cli.exits import WRONG_RESULT
 from anabranch.errors import AnabranchError, PlanError
 from anabranch.planning.sizing import Shortfall, Sizing, Target
-from anabranch.view.sizes import as_object
+from anabranch.view.sizing_report import as_object
 
 PROFILE = {
     "app": "demo",

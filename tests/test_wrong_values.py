@@ -10,7 +10,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import BuildError
-from anabranch.operators.aggregates.aggregation import Emit
+from anabranch.operators.aggregates.base import Emit
 
 TABLE = pa.table({"k": ["a"], "w": [1]})
 

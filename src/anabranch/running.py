@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.adapt.policy import Policy
-from anabranch.adapt.tuning import Tuner, chosen
+from anabranch.adapt.tuner import Tuner, chosen
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.engine import Options
 from anabranch.engines.handle import Listener, Result, Run
@@ -19,7 +19,7 @@ from anabranch.engines.registry import Simulated, engine_of
 from anabranch.errors import BuildError, Subject, require_kind
 from anabranch.flow import Flow
 from anabranch.io.directory_sink import require_apart
-from anabranch.planning.for_flow import require_flow
+from anabranch.planning.flow_problem import require_flow
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
 

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.columns.python_values import exact_array
 from anabranch.errors import OperatorError
-from anabranch.operators.row_wise.shapes import expand, flat_map, map
+from anabranch.operators.row_wise.map_filter_expand import expand, flat_map, map
 from anabranch.operators.tuple_style.reduce import reduce
 from anabranch.operators.tuple_style.tuples import partitioned, stateless
 from anabranch.testing.sequential import run_sequential

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.columns.groups import Runs
+from anabranch.columns.grouped_rows import Runs
 from anabranch.columns.hashing import hash_columns, order_prefix
 from anabranch.errors import BuildError, SchemaError
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.aggregates import functions as ab
 from anabranch.operators.aggregates.aggregate import aggregate
-from anabranch.operators.aggregates.aggregation import stand_apart
+from anabranch.operators.aggregates.base import stand_apart
 from anabranch.operators.aggregates.windows import tumbling
 from anabranch.operators.base import CLOSING
 from anabranch.state.positions import LAST
@@ -218,7 +218,7 @@ def test_a_batch_without_tuples_leaves_nothing():
 
 
 def test_keys_that_look_alike_are_numbered_by_their_text(monkeypatch):
-    from anabranch.operators.aggregates import aggregation
+    from anabranch.operators.aggregates import base as aggregation
 
     monkeypatch.setattr(
         aggregation, "hash_columns", lambda columns: np.zeros(len(columns[0]), np.uint64)

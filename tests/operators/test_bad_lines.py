@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from anabranch.columns.grammars import Csv, Json
 from anabranch.columns.schemas import schema
+from anabranch.columns.text_parsers import Csv, Json
 from anabranch.flow import Flow
 from anabranch.io import collect, files
 from anabranch.operators.parsing.parse import parse_csv, parse_json

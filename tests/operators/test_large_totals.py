@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.columns.groups import Runs
+from anabranch.columns.grouped_rows import Runs
 from anabranch.errors import OperatorError
 from anabranch.flow import Flow
 from anabranch.graph import StreamType

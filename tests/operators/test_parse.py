@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anabranch.columns.grammars import Csv, Json
 from anabranch.columns.schemas import schema
+from anabranch.columns.text_parsers import Csv, Json
 from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.graph import StreamType
 from anabranch.operators.parsing.parse import parse_csv, parse_json

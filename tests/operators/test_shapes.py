@@ -7,7 +7,7 @@ import pytest
 
 from anabranch.errors import BuildError, OperatorError, SchemaError
 from anabranch.graph import StreamType
-from anabranch.operators.row_wise.shapes import Filter, expand, flat_map, map
+from anabranch.operators.row_wise.map_filter_expand import Filter, expand, flat_map, map
 from anabranch.state.positions import emission_index, end
 from anabranch.testing.sequential import run_sequential
 from tests.operators.driving import Drive, stream

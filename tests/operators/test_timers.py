@@ -7,7 +7,7 @@ import pytest
 from anabranch.errors import OperatorError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
-from anabranch.operators.row_wise.shapes import expand
+from anabranch.operators.row_wise.map_filter_expand import expand
 from anabranch.operators.tuple_style.invocation import Reason
 from anabranch.operators.tuple_style.tuples import partitioned
 from anabranch.testing.sequential import run_sequential

@@ -9,7 +9,7 @@ from anabranch.errors import BufferLimitError, BuildError, OperatorError, Schema
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
 from anabranch.io import collect, memory
-from anabranch.operators.row_wise.shapes import flat_map
+from anabranch.operators.row_wise.map_filter_expand import flat_map
 from anabranch.operators.tuple_style.invocation import Reason
 from anabranch.operators.tuple_style.schedule import Schedule
 from anabranch.operators.tuple_style.tuples import (

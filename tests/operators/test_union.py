@@ -5,7 +5,7 @@ import pytest
 from anabranch.errors import BuildError, SchemaError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
-from anabranch.operators.row_wise.shapes import flat_map
+from anabranch.operators.row_wise.map_filter_expand import flat_map
 from anabranch.operators.row_wise.union import Union
 from tests.operators.small_flows import agreed, outcome, values
 

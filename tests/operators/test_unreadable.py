@@ -12,7 +12,7 @@ from anabranch.errors import OperatorError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.operators.base import describe_row
-from anabranch.operators.row_wise.shapes import flat_map
+from anabranch.operators.row_wise.map_filter_expand import flat_map
 from anabranch.operators.tuple_style.tuples import partitioned, stateful, stateless
 from anabranch.testing.sequential import run_sequential
 from tests.operators.small_flows import agreed, values

@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.operators.tuple_style.kernel import Wakes
-from anabranch.state.tables import slabs as slabs_module
+from anabranch.state.tables import slab_set as slabs_module
 from anabranch.state.tables.keyed_table import KeyedTable
 from anabranch.state.tables.row_store import RowStore
 from anabranch.state.tables.store import ObjectStore, Store

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from anabranch.events import BatchTimes, Observation, Reconfiguration
 from anabranch.planning.plan import Plan, SourcePlan
-from anabranch.view.answers import counted
+from anabranch.view.plan_report import counted
 
 RECENT = 5
 """So many observations are lately: enough for a rate that does not jump."""

@@ -10,7 +10,7 @@ from anabranch.engines.measuring import busy_flows as busy
 from anabranch.engines.measuring.busy_flows import CountingSink, busy_flow
 from anabranch.errors import BuildError
 from anabranch.graph import StateKind
-from anabranch.io.transaction import Transactions
+from anabranch.io.two_phase_commit import Transactions
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile, chain
 from anabranch.planning.regions import regions

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from anabranch.adapt.estimates.capacity import one_more
+from anabranch.adapt.estimates.headroom import one_more
 from anabranch.adapt.history import History, average
 from anabranch.adapt.policies.stepwise_profile import (
     SIGNIFICANCE,

@@ -22,7 +22,7 @@ from functools import reduce
 from math import ceil, gcd, inf, isqrt
 from statistics import fmean, pstdev, stdev
 
-from anabranch.adapt.estimates.capacity import one_more, one_more_reader
+from anabranch.adapt.estimates.headroom import one_more, one_more_reader
 from anabranch.adapt.history import History
 from anabranch.adapt.policy import Proposal
 from anabranch.events import Observation

@@ -18,9 +18,9 @@ import re
 import secrets
 from dataclasses import dataclass
 
+from anabranch.engines.checkpoint.checksummed_json import damaged, seal, unseal
 from anabranch.engines.checkpoint.identity import claim
 from anabranch.engines.checkpoint.manifest import BatchLog, Manifest
-from anabranch.engines.checkpoint.sealed import damaged, seal, unseal
 from anabranch.engines.checkpoint.state_files import FOLDER, checked, version_of
 from anabranch.engines.checkpoint.storage import PENDING, Storage, storage_at
 from anabranch.errors import StateError, Subject

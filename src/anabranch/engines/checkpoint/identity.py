@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.engines.checkpoint.sealed import seal, unseal
+from anabranch.engines.checkpoint.checksummed_json import seal, unseal
 from anabranch.engines.checkpoint.storage import PENDING, Storage
 from anabranch.errors import About, StateError, Subject
 from anabranch.flow import Flow

@@ -19,9 +19,9 @@ from anabranch.engines.channel import Channel
 from anabranch.engines.routing import Router
 from anabranch.engines.spark.layout import Link, StageLayout, Station
 from anabranch.engines.spark.meter import StepMeter
-from anabranch.engines.spark.program import Batch, Program
+from anabranch.engines.spark.shuffle_rows import Outbox
+from anabranch.engines.spark.task_inputs import Batch, Program
 from anabranch.engines.spark.task_report import StepWork
-from anabranch.engines.spark.wire import Outbox
 from anabranch.operators.base import Kernel
 from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.gate import Gate

@@ -28,7 +28,6 @@ from anabranch.engines.checkpoint.state_files import (
 from anabranch.engines.checkpoint.storage import storage_at
 from anabranch.engines.jumbo_ipc import from_bytes, to_bytes
 from anabranch.engines.spark.meter import Meter
-from anabranch.engines.spark.program import Batch, Program, RegionState
 from anabranch.engines.spark.replica import TaskReplica
 from anabranch.engines.spark.state_cache import (
     StateCache,
@@ -36,6 +35,7 @@ from anabranch.engines.spark.state_cache import (
     all_caches,
     cache_directory,
 )
+from anabranch.engines.spark.task_inputs import Batch, Program, RegionState
 from anabranch.engines.spark.task_report import StateSaved, StateWritten, Work
 from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.positions import Jumbo

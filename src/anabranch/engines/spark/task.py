@@ -22,15 +22,16 @@ from anabranch.engines.channel import Channel
 from anabranch.engines.checkpoint.sinks import OutboxStage
 from anabranch.engines.checkpoint.storage import Storage
 from anabranch.engines.jumbo_ipc import unpack
-from anabranch.engines.memory import freeze_modules, keep_freed_memory
-from anabranch.engines.spark import wire
+from anabranch.engines.process_memory import freeze_modules, keep_freed_memory
+from anabranch.engines.spark import shuffle_rows as wire
 from anabranch.engines.spark.dataframes import frontier_after, joined, read_rows
 from anabranch.engines.spark.layout import Link, Station
 from anabranch.engines.spark.meter import Meter
-from anabranch.engines.spark.program import Batch, Program
 from anabranch.engines.spark.replica import TaskReplica
+from anabranch.engines.spark.shuffle_rows import Outbox
 from anabranch.engines.spark.sinks import write_sink
 from anabranch.engines.spark.state_loader import StateLoader
+from anabranch.engines.spark.task_inputs import Batch, Program
 from anabranch.engines.spark.task_report import (
     ReplicaWork,
     SourceRead,
@@ -38,12 +39,11 @@ from anabranch.engines.spark.task_report import (
     TaskReport,
     Work,
 )
-from anabranch.engines.spark.wire import Outbox
 from anabranch.engines.spark.workers import end_quietly
 from anabranch.errors import AnabranchError
 from anabranch.io.reader import last_word
 from anabranch.io.sink import Receipt
-from anabranch.io.slices import Cursor, SliceReader
+from anabranch.io.splits import Cursor, SliceReader
 from anabranch.planning.regions import RegionKind
 from anabranch.state.positions import FIRST, START, Jumbo, Root, end, meet
 

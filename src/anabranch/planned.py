@@ -9,7 +9,7 @@ from anabranch.engines.cpu_topology import usable_cpus
 from anabranch.engines.measuring.profiling import profile_flow
 from anabranch.errors import require_kind
 from anabranch.flow import Flow
-from anabranch.planning.for_flow import as_plan, problem_for, require_flow
+from anabranch.planning.flow_problem import as_plan, problem_for, require_flow
 from anabranch.planning.machine import Machine, with_overheads
 from anabranch.planning.plan import Plan
 from anabranch.planning.planners.registry import planner as find_planner

@@ -7,7 +7,7 @@ from typing import Any
 
 from anabranch.planning.answer import RegionChoice
 from anabranch.planning.sizing import MODEL_ERROR, Fit, Found, Sizing
-from anabranch.view.answers import counted
+from anabranch.view.plan_report import counted
 
 SURE = (
     f"how sure: from costs {MODEL_ERROR:.0%} below the profile's to costs {MODEL_ERROR:.0%} above "

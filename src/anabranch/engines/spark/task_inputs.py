@@ -17,8 +17,8 @@ from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.io.sink import Sink
-from anabranch.io.slices import Cursor, Slice
 from anabranch.io.source import Record, Source
+from anabranch.io.splits import Cursor, Slice
 from anabranch.operators.base import KernelContext
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import Region, needs_order, regions
