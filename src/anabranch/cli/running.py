@@ -1,4 +1,4 @@
-"""The commands `anabranch run` and `anabranch rollback`."""
+"""The commands `anabranch run` and `anabranch rollback`, with journal, web page and metrics."""
 
 from __future__ import annotations
 

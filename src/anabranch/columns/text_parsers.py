@@ -18,7 +18,7 @@ import pyarrow.json as pa_json
 
 from anabranch.columns.casting import is_instant, to_instants
 from anabranch.columns.key_words import Ints, Mask
-from anabranch.columns.type_inference import (
+from anabranch.columns.type_matching import (
     NO_OBJECT,
     JsonTypeMatch,
     looks_in_csv,
@@ -258,8 +258,6 @@ def _row_of(error: pa.ArrowInvalid, rows: int) -> int | None:
     row = int(named["zero"]) if named["zero"] else int(named["one"]) - 1
     return row if 0 <= row < rows else None
 
-
-__all__ = ["Csv", "Grammar", "Json", "Parsed", "nullable"]
 
 JSON_SPACE = " \t\r\n"
 # After a brace that closes an object may come a comma, a closing bracket or the end; anything else

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-from anabranch.columns.type_inference import shortened
+from anabranch.columns.type_matching import shortened
 from anabranch.errors import BuildError, Subject, nearest
 from anabranch.operators.base import Operator, function_of
 

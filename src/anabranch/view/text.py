@@ -1,4 +1,4 @@
-"""What views say of a run, in a few words each."""
+"""Short texts of views about a run, safe to show on any terminal."""
 
 from __future__ import annotations
 

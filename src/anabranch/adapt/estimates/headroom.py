@@ -1,4 +1,4 @@
-"""Room: how far regions and sources may still grow, by what the flow and the limits allow."""
+"""Headroom: how far regions and sources may still grow, by what the flow and the limits allow."""
 
 from __future__ import annotations
 

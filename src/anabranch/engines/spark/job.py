@@ -17,7 +17,7 @@ from pyspark.traceback_utils import SCCallSiteSync
 
 from anabranch.engines.spark import shuffle_rows as wire
 from anabranch.engines.spark.failures import OF_SPARK, job_failure
-from anabranch.engines.spark.layout import StageLayout, Station
+from anabranch.engines.spark.layout import RegionStage, StageLayout
 from anabranch.engines.spark.task import run_task
 from anabranch.engines.spark.task_inputs import Batch, JobResult
 from anabranch.engines.spark.task_report import TaskReport
@@ -98,7 +98,7 @@ def regions_of(layout: StageLayout, stage: int) -> list[str]:
     return [station.region.name for station in working or here]
 
 
-def _at_an_end(station: Station) -> bool:
+def _at_an_end(station: RegionStage) -> bool:
     return station.region.kind in (RegionKind.SOURCE, RegionKind.SINK)
 
 

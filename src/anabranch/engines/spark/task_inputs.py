@@ -23,6 +23,11 @@ from anabranch.operators.base import KernelContext
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import Region, needs_order, regions
 
+SCAN_ROWS = 1 << 17
+"""Rows that a task reads at once."""
+RUN_ROWS = 1 << 20
+"""Rows that a gate releases at once."""
+
 
 class Program:
     """A flow, and what follows from it alone.
@@ -101,7 +106,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class RegionState:
+class SavedRegion:
     """What a region's replicas begin a batch with.
 
     Attributes:
@@ -135,7 +140,7 @@ class Batch:
     slices: dict[str, list[list[Slice]]]
     cursors: dict[str, Cursor]
     over: frozenset[str] = frozenset()
-    state: dict[str, RegionState] = field(default_factory=dict)
+    state: dict[str, SavedRegion] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
 
 

@@ -1,6 +1,6 @@
 """Parse: a column of texts, one JSON object or one CSV record each, becomes columns.
 
-How texts are read is said in `columns/text_parsers.py`; here is the step that does it, and what becomes of bad
+`columns/text_parsers.py` reads the texts; here are the step that does it, and the treatment of bad
 ones. Where a text is all that a row has, as in the lines of a file, one that its grammar calls
 blank is no bad row but none: it is passed over, as readers of such files do.
 """

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from anabranch.columns.rows import exact_rows
 from anabranch.columns.schemas import SchemaLike, column_names, columns_of, schema, to_batch
-from anabranch.columns.type_inference import shortened
+from anabranch.columns.type_matching import shortened
 from anabranch.errors import BuildError, OperatorError, Subject
 from anabranch.graph import StreamType
 from anabranch.operators.base import (

@@ -11,7 +11,7 @@ import pytest
 from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.state.tables import keyed_table as table_module
 from anabranch.state.tables.keyed_table import KeyedTable
-from tests.state.tables import (
+from tests.state.tables.tables import (
     BUCKETS,
     INT64,
     VALUES,

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from anabranch.state.tables.keyed_table import KeyedTable
 from anabranch.state.tables.slab import DueIndex, Slab
-from tests.state.tables import BUCKETS, VALUES, ints, key_schema
+from tests.state.tables.tables import BUCKETS, VALUES, ints, key_schema
 
 
 def everywhere(slots: np.ndarray) -> np.ndarray:

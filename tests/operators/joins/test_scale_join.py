@@ -16,7 +16,7 @@ from anabranch.operators.joins.conditions import band
 from anabranch.operators.joins.scale_join import ScaleJoin, scale_join
 from anabranch.state.positions import LAST, Root
 from tests.operators.driving_ports import jumbo
-from tests.operators.driving_shared import SharedDrive, Turn, turns
+from tests.operators.keyed.driving_shared import SharedDrive, Turn, turns
 
 LEFT = pa.schema([("n", pa.int64()), ("x", pa.int32()), ("y", pa.float32())])
 RIGHT = pa.schema([("a", pa.int64()), ("b", pa.float64()), ("n", pa.int64())])

@@ -13,7 +13,7 @@ from anabranch.state.positions import Jumbo, Positions
 from anabranch.state.tables.row_store import RowStore
 from anabranch.state.tables.store import ObjectStore
 from anabranch.state.tables.table_store import TableStore
-from tests.state.changing import BUCKETS, KEYS, Objects, Rows, Tables
+from tests.state.tables.changing import BUCKETS, KEYS, Objects, Rows, Tables
 
 MANY = 100_000
 EVERYWHERE = range(BUCKETS)

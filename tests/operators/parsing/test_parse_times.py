@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from anabranch.operators.parsing.parse import parse_csv, parse_json
 from tests.operators.driving_ports import drive, simple
-from tests.operators.test_parse import LINES, alone
+from tests.operators.parsing.test_parse import LINES, alone
 
 
 @pytest.mark.parametrize(

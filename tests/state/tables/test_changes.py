@@ -15,7 +15,16 @@ from hypothesis import given
 from anabranch.errors import StateError
 from anabranch.state.tables.store import ObjectStore
 from anabranch.state.tables.table_store import TableStore
-from tests.state.changing import BUCKET_OF, BUCKETS, KEYS, Objects, Rows, Tables, play, scripts
+from tests.state.tables.changing import (
+    BUCKET_OF,
+    BUCKETS,
+    KEYS,
+    Objects,
+    Rows,
+    Tables,
+    play,
+    scripts,
+)
 
 KINDS = {"objects": Objects(), "table": Tables(), "rows": Rows()}
 

@@ -16,7 +16,7 @@ from anabranch.state.tables.keyed_table import KeyedTable
 from anabranch.state.tables.row_store import RowStore
 from anabranch.state.tables.store import ObjectStore, Store
 from anabranch.state.tables.table_store import TableStore
-from tests.state.tables import counting, ints, value_of
+from tests.state.tables.tables import counting, ints, value_of
 
 FEW, MANY = 5_000, 200_000
 HALF = range(128)

@@ -26,8 +26,8 @@ from anabranch.state.positions import FIRST, Jumbo, Positions, Root, end
 from anabranch.state.tables.slab import Slab
 from tests.operators.chains import Chain
 from tests.operators.driving_ports import drive, simple, ways
-from tests.state import changing
-from tests.state.changing import KEYS, play, scripts
+from tests.state.tables import changing
+from tests.state.tables.changing import KEYS, play, scripts
 
 ROWS = pa.schema([("k", pa.string()), ("v", pa.int64())])
 

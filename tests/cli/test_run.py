@@ -29,7 +29,7 @@ from tests.sampling import thorough
 
 __all__ = ["spark"]  # a fixture: one session for all tests of a worker
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 PLAN = Plan.sequential(word_count.build())
 TWO_SINKS = """
 from anabranch import Flow, collect, memory

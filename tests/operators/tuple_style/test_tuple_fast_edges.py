@@ -15,7 +15,7 @@ from anabranch.operators.base import KernelContext
 from anabranch.operators.tuple_style.schedule import Schedule
 from anabranch.operators.tuple_style.tuples import partitioned, stateless
 from anabranch.state.positions import Jumbo, Positions, Root, end
-from tests.operators.two_replays import BUCKETS, GIVEN, kernel, stream, told
+from tests.operators.tuple_style.two_replays import BUCKETS, GIVEN, kernel, stream, told
 
 SCHEDULES = [Schedule.at_least(1), Schedule.exactly(1), Schedule.same()]
 

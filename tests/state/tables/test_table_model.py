@@ -14,7 +14,7 @@ from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.state.tables import keyed_table as table_module
 from anabranch.state.tables import slab_set as slabs_module
 from anabranch.state.tables.keyed_table import Handover, KeyedTable, TableDelta
-from tests.state.tables import (
+from tests.state.tables.tables import (
     BUCKETS,
     KEY_TYPES,
     VALUES,

@@ -4,8 +4,6 @@ import pytest
 
 from anabranch.apps import word_count
 from anabranch.engines.measuring.busy_flows import busy_flow
-from anabranch.engines.spark import model as prediction
-from anabranch.engines.spark import replica, task
 from anabranch.engines.spark.model import predicted_batch_s, stages_of
 from anabranch.graph import StateKind
 from anabranch.io import parquet
@@ -154,8 +152,3 @@ def test_few_tuples_are_passed_on_as_they_are():
     plan = Plan.sequential(flow).with_replicas("count", 2)
     _, counters = stages_of(flow, plan, word_profile(), FREE, rows=100)
     assert sum(t.shuffled_rows for t in counters) == pytest.approx(60)
-
-
-def test_tasks_read_as_much_at_once_as_is_predicted():
-    assert prediction.SCAN_ROWS == task.SCAN_ROWS
-    assert prediction.RUN_ROWS == replica.RUN_ROWS

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.state.tables.keyed_table import KeyedTable, TableDelta
-from tests.state.tables import (
+from tests.state.tables.tables import (
     BUCKETS,
     KEY_TYPES,
     VALUES,

@@ -10,7 +10,7 @@ from anabranch.errors import BuildError, OperatorError
 from anabranch.operators.keyed.shared import buckets_of, shared
 from anabranch.testing.sequential import run_sequential
 from tests.operators.driving_ports import simple
-from tests.operators.driving_shared import SharedDrive, turns
+from tests.operators.keyed.driving_shared import SharedDrive, turns
 from tests.operators.small_flows import flow_of, outcome
 
 NUMBERS = [{"x": i} for i in range(7)]

@@ -19,7 +19,7 @@ from anabranch.operators.tuple_style.tuples import (
 )
 from anabranch.state.positions import Jumbo, Root, after, end
 from tests.operators.driving import cuts
-from tests.operators.two_replays import BUCKETS, kernel, stream, told
+from tests.operators.tuple_style.two_replays import BUCKETS, kernel, stream, told
 from tests.sampling import some
 
 NAN = float("nan")
