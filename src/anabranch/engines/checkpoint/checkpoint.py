@@ -43,7 +43,11 @@ class Checkpoint:
 
     @staticmethod
     def open(
-        location: str | os.PathLike[str] | Storage, flow: Flow, *, contents: bool = True
+        location: str | os.PathLike[str] | Storage,
+        flow: Flow,
+        *,
+        contents: bool = True,
+        fresh: bool = True,
     ) -> Checkpoint:
         """Claim a directory for a flow and take it over from whatever run had it.
 
@@ -52,9 +56,10 @@ class Checkpoint:
             flow: Must be the one that the directory belongs to.
             contents: Whether `last` reads all state to verify it, or compares sizes only; then
                 damage shows when a task reads the file.
+            fresh: Whether a directory without a checkpoint may become one.
         """
         storage = location if isinstance(location, Storage) else storage_at(location)
-        claim(storage, flow)
+        claim(storage, flow, fresh=fresh)
         for folder in (LOGS, MANIFESTS, FOLDER):
             storage.make(folder)
         fence = Fence.take(storage)

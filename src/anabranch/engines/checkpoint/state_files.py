@@ -1,4 +1,4 @@
-"""State files: the state of a region that one task writes, and the chains of files that rebuild it."""
+"""State files: the state that one task writes, and the chains of files that rebuild a region."""
 
 from __future__ import annotations
 
