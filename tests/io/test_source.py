@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pytest
 
@@ -38,7 +40,7 @@ class Strange(Numbers):
     """No member has its default."""
 
     schema, bounded, order = pa.schema([("y", pa.string())]), False, None
-    pushed, one_reader, arrivals = True, True, object()
+    pushed, one_reader, arrivals = True, True, SimpleNamespace(latest=object())
 
     def parts(self) -> tuple[str, ...]:
         return ("strange",)
@@ -110,7 +112,7 @@ def test_the_case_for_wrappers_differs_from_every_default():
 
 def test_a_wrapper_passes_every_member_on():
     wrapped, bare = answers(WrappedSource(Strange())), answers(Strange())
-    assert wrapped.pop("arrivals").latest == bare.pop("arrivals").latest
+    assert wrapped.pop("arrivals").latest is bare.pop("arrivals").latest
     assert wrapped == bare
 
 
