@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from anabranch.graph import StreamType
 from anabranch.operators.aggregates import functions as ab
-from anabranch.operators.aggregates.aggregate import Pending, aggregate
+from anabranch.operators.aggregates.aggregate import aggregate
 from anabranch.operators.aggregates.base import AggregationStore
+from anabranch.operators.aggregates.window_kernels import Pending
 from anabranch.operators.aggregates.windows import tumbling
 from anabranch.operators.base import KernelContext, Operator
 from anabranch.operators.keyed.keyed import keyed
