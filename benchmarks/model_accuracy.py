@@ -30,7 +30,7 @@ from anabranch.engines.measuring.spark_calibration import fit, spark_trials, tou
 from anabranch.engines.simulator.engine import SimulatorEngine
 from anabranch.engines.spark.model import predicted_batch_s
 from anabranch.engines.spark.session import session
-from anabranch.planning.for_flow import problem_for
+from anabranch.planning.flow_problem import problem_for
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.spark import Slots, SparkCosts
 from anabranch.planning.plan import Plan

@@ -22,7 +22,7 @@ from anabranch.engines.simulator.shares import KEYS, zipf_weights
 from anabranch.engines.simulator.simulation import Simulation
 from anabranch.planning.answer import RegionChoice
 from anabranch.planning.bucket_map import BucketMap, balanced
-from anabranch.planning.for_flow import FlowModel
+from anabranch.planning.flow_problem import FlowModel
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
 from anabranch.planning.regions import Region

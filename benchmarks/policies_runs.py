@@ -24,7 +24,7 @@ from random_loads import TraceSettings
 
 from anabranch.adapt.guards import threads
 from anabranch.adapt.policy import Policy
-from anabranch.adapt.tuning import Tuner
+from anabranch.adapt.tuner import Tuner
 from anabranch.engines.engine import Options
 from anabranch.engines.simulator.engine import SimulatorEngine
 from anabranch.events import Decision, Event, Observed, Reconfiguration

@@ -9,7 +9,7 @@ from anabranch.flow import Flow
 from anabranch.graph import Output, Role, StreamType
 from anabranch.io import Source, collect, memory
 from anabranch.operators.aggregates.functions import count
-from anabranch.operators.row_wise.shapes import Map, expand
+from anabranch.operators.row_wise.map_filter_expand import Map, expand
 from anabranch.operators.row_wise.union import Union
 from anabranch.operators.tuple_style.tuples import partitioned
 from anabranch.testing.sequential import run_sequential

@@ -10,7 +10,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.errors import BuildError
-from anabranch.operators.aggregates.aggregation import Emit
+from anabranch.operators.aggregates.base import Emit
 
 TABLE = pa.table({"k": ["a"], "w": [1]})
 
@@ -166,3 +166,38 @@ def test_an_enum_is_taken_where_its_text_is(emit):
     of_text = rows().top_n("top", 1, by="v", emit=emit)
     of_enum = rows().top_n("top", 1, by="v", emit=Emit(emit))
     assert of_enum.type == of_text.type
+
+
+def to_add() -> Any:
+    ab.Flow("f").add("step", one)
+
+
+def to_read() -> Any:
+    rows().sink("out", ab.collect()).reading({"s": [1]})
+
+
+def late_without_time() -> Any:
+    ab.Flow("f").source("s", ab.memory([{"t": 3}]), lateness=5)
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (to_add, "step 'step': expected an operator, got function"),
+        (to_read, "step 's': expected a source, got list without schema"),
+        (late_without_time, "step 's': expected time=, .*got lateness=5"),
+    ],
+)
+def test_what_is_no_part_of_a_flow_is_refused_where_it_is_given(build, expected):
+    with pytest.raises(BuildError, match=expected):
+        build()
+
+
+@pytest.mark.parametrize(
+    "given", [{"checkpoint": 5}, {"seconds": "a"}, {"rows": True}, {"conf": "x"}, {"rows": 1.5}]
+)
+def test_an_option_of_a_run_is_refused_by_its_name(given):
+    flow = rows().sink("out", ab.collect())
+    ((name, value),) = given.items()
+    with pytest.raises(BuildError, match=f"argument '{name}'.*got {type(value).__name__}"):
+        ab.run(flow, engine="local", **given)

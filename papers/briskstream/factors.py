@@ -23,7 +23,7 @@ from anabranch.io.memory_source import memory
 from anabranch.io.sink import Guarantee, Traits
 from anabranch.io.staged import StagedSink
 from anabranch.operators.aggregates.functions import count
-from anabranch.operators.row_wise.shapes import filter as keep
+from anabranch.operators.row_wise.map_filter_expand import filter as keep
 from anabranch.operators.tuple_style.invocation import Invocation
 from anabranch.operators.tuple_style.schedule import Schedule
 from anabranch.operators.tuple_style.tuples import partitioned, stateless

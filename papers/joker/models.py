@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.planning.for_flow import as_plan
+from anabranch.planning.flow_problem import as_plan
 from anabranch.planning.plan import Plan
 from anabranch.planning.planners.fission import fission
 from anabranch.planning.planners.planner import Problem

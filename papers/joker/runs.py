@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from anabranch.adapt.policies.organic import Actions, Organic
-from anabranch.adapt.tuning import Tuner
+from anabranch.adapt.tuner import Tuner
 from anabranch.engines.engine import Options
 from anabranch.engines.simulator.engine import SimulatorEngine
 from anabranch.engines.simulator.scenario import Load, Scenario

@@ -27,7 +27,7 @@ from anabranch.engines.measuring.calibration import calibrate, this_machine
 from anabranch.engines.measuring.processor import nanoseconds_a_multiplication
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
-from anabranch.planning.for_flow import as_plan, problem_for
+from anabranch.planning.flow_problem import as_plan, problem_for
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
 from anabranch.planning.planners.planner import THREADS_PER_CORE, Problem

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from anabranch.columns.schemas import schema
     from anabranch.engines.handle import Result, Run
-    from anabranch.engines.measuring.planned import plan
     from anabranch.errors import (
         AnabranchError,
         BufferLimitError,
@@ -53,10 +52,10 @@ if TYPE_CHECKING:
     from anabranch.operators.keyed.shared import Bucket, buckets_of, shared
     from anabranch.operators.parsing.parse import parse_csv, parse_json
     from anabranch.operators.parsing.syslog import parse_syslog
+    from anabranch.operators.row_wise.map_filter_expand import expand
+    from anabranch.operators.row_wise.map_filter_expand import filter as filter
+    from anabranch.operators.row_wise.map_filter_expand import map as map
     from anabranch.operators.row_wise.screen import screen
-    from anabranch.operators.row_wise.shapes import expand
-    from anabranch.operators.row_wise.shapes import filter as filter
-    from anabranch.operators.row_wise.shapes import map as map
     from anabranch.operators.tuple_style.invocation import Invocation, Reason
     from anabranch.operators.tuple_style.schedule import Schedule
     from anabranch.operators.tuple_style.tuples import (
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
         stateful,
         stateless,
     )
+    from anabranch.planned import plan
     from anabranch.planning.machine import Machine
     from anabranch.planning.plan import Plan
     from anabranch.planning.profile import Profile
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 _NAMES_BY_MODULE = {
     "engines.handle": "Result Run",
-    "engines.measuring.planned": "plan",
+    "planned": "plan",
     "errors": (
         "AnabranchError BufferLimitError BuildError DeterminismError EngineError OperatorError "
         "PlanError SchemaError SinkError SourceError StateError UnknownNameError"
@@ -93,7 +93,7 @@ _NAMES_BY_MODULE = {
     "operators.tuple_style.schedule": "Schedule",
     "columns.schemas": "schema",
     "operators.row_wise.screen": "screen",
-    "operators.row_wise.shapes": "expand filter map",
+    "operators.row_wise.map_filter_expand": "expand filter map",
     "operators.keyed.shared": "Bucket buckets_of shared",
     "operators.tuple_style.tuples": "TupleOperator partitioned stateful stateless",
     "operators.aggregates.windows": "count_window session sliding tumbling",

@@ -15,7 +15,7 @@ from anabranch.columns.schemas import SchemaLike
 from anabranch.errors import naming
 from anabranch.graph import StreamType
 from anabranch.operators.aggregates.aggregate import aggregate
-from anabranch.operators.aggregates.aggregation import Emit
+from anabranch.operators.aggregates.base import Emit
 from anabranch.operators.aggregates.combine import combinable, split
 from anabranch.operators.aggregates.functions import Aggregate
 from anabranch.operators.aggregates.windows import Window
@@ -26,7 +26,7 @@ from anabranch.operators.joins.lookup import How, lookup
 from anabranch.operators.joins.scale_join import DEFAULT_BUCKETS, scale_join
 from anabranch.operators.keyed.deduplicate import deduplicate
 from anabranch.operators.keyed.top_n import top_n
-from anabranch.operators.row_wise import shapes
+from anabranch.operators.row_wise import map_filter_expand as shapes
 from anabranch.operators.row_wise.union import Union
 from anabranch.operators.timed import Timed
 from anabranch.operators.tuple_style.reduce import Fold, reduce

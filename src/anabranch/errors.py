@@ -177,8 +177,8 @@ def chosen(about: About, argument: str, value: object, choices: Iterable[Choice]
     raise BuildError(about, f"{argument} in {[*by_name]}", repr(value), nearest(value, by_name))
 
 
-def require_kind(argument: str, value: object, kind: type) -> None:
-    """Refuse an argument that is neither left out nor of a class.
+def require_kind(argument: str, value: object, *kinds: type) -> None:
+    """Refuse an argument that is neither left out nor of one of some classes.
 
     Example:
         >>> require_kind("step", "count", int)
@@ -187,10 +187,10 @@ def require_kind(argument: str, value: object, kind: type) -> None:
         anabranch.errors.BuildError: argument 'step': expected a value of class int, got str \
 'count'; pass one, or leave it out
     """
-    if value is not None and not isinstance(value, kind):
+    if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
         raise BuildError(
             Subject("argument", argument),
-            f"a value of class {kind.__name__}",
+            f"a value of class {' or '.join(kind.__name__ for kind in kinds)}",
             f"{type(value).__name__} {value!r:.80}",
             "pass one, or leave it out",
         )

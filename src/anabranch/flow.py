@@ -79,6 +79,17 @@ class SinkBody:
         return SinkKernel(context)
 
 
+def require_operator(step: str, operator: object) -> None:
+    """Raise a BuildError for what is no operator, such as a function without a decorator."""
+    if not isinstance(operator, Operator):
+        raise BuildError(
+            step,
+            "an operator",
+            type(operator).__name__,
+            "decorate the function with ab.map, ab.partitioned, …",
+        )
+
+
 class SinkKernel(Kernel):
     """Lets everything through."""
 
@@ -125,6 +136,13 @@ class Flow:
         Tuples more than `lateness` behind the greatest time seen before them, or more than `ahead`
         beyond it, leave by `.late`. See `Stream.timed`.
         """
+        if time is None and (lateness or ahead is not None):
+            raise BuildError(
+                name,
+                "time=, the column that lateness= and ahead= are about",
+                f"lateness={lateness!r} and ahead={ahead!r} without it",
+                "name the column: time='at'",
+            )
         self.graph.add(name, Role.SOURCE, SourceBody(source, self.order))
         stream = Stream(self, Output(name))
         if time is None:
@@ -137,6 +155,7 @@ class Flow:
 
     def add(self, name: str, operator: Operator) -> Stream:
         """Add an operator with open ports, to be wired by `connect`."""
+        require_operator(name, operator)
         self.graph.add(name, Role.OPERATOR, operator)
         return Stream(self, Output(name))
 
@@ -251,6 +270,7 @@ class Flow:
         """The same flow with other sources of the same columns: for tests and replays."""
         self._require_steps(Role.SOURCE, sources)
         for name, source in sources.items():
+            require_source(name, source)
             schema = self.sources()[name].schema
             if not source.schema.equals(schema):
                 raise SchemaError(
@@ -354,13 +374,7 @@ class Stream(Compositions):
 
     def apply(self, name: str, operator: Operator, *others: Stream) -> Stream:
         """Send this stream (and others, port by port) through an operator."""
-        if not isinstance(operator, Operator):
-            raise BuildError(
-                name,
-                "an operator",
-                type(operator).__name__,
-                "decorate the function with ab.map, ab.partitioned, …",
-            )
+        require_operator(name, operator)
         streams = (self, *others)
         if len(streams) > operator.in_ports:
             raise BuildError(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from anabranch.adapt.policy import Policy
-from anabranch.adapt.tuning import Tuner, chosen
+from anabranch.adapt.tuner import Tuner, chosen
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.engine import Options
 from anabranch.engines.handle import Listener, Result, Run
@@ -19,7 +19,7 @@ from anabranch.engines.registry import Simulated, engine_of
 from anabranch.errors import BuildError, Subject, require_kind
 from anabranch.flow import Flow
 from anabranch.io.directory_sink import require_apart
-from anabranch.planning.for_flow import require_flow
+from anabranch.planning.flow_problem import require_flow
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
 
@@ -65,6 +65,8 @@ def start(
     require_apart(flow.sinks())
     require_kind("plan", plan, Plan)
     require_kind("rows", rows, int)
+    require_kind("checkpoint", checkpoint, str, os.PathLike)
+    require_kind("conf", conf, Mapping)
     require_kind("simulated", simulated, Simulated)
     require_kind("machine", machine, Machine)
     if plan is not None:
@@ -111,6 +113,7 @@ def run(
         print(f"{result.rate_per_s:,.0f} rows a second")
         ```
     """
+    require_kind("seconds", seconds, int, float)
     handle = start(
         flow,
         engine=engine,
@@ -139,4 +142,4 @@ def rollback(flow: Flow, checkpoint: str | os.PathLike[str], version: int) -> No
     version is whole. Output of later versions goes when that run opens its sinks.
     """
     require_flow(flow)
-    Checkpoint.open(checkpoint, flow).rollback(version)
+    Checkpoint.open(checkpoint, flow, fresh=False).rollback(version)

@@ -22,7 +22,7 @@ from anabranch.events import (
 )
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
-from anabranch.planning.for_flow import FlowModel
+from anabranch.planning.flow_problem import FlowModel
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain

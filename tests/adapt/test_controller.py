@@ -9,7 +9,7 @@ import pytest
 from anabranch.adapt import controller
 from anabranch.adapt.history import History
 from anabranch.adapt.policy import Cadence, Outcome, Proposal, Trial, Verdict
-from anabranch.adapt.tuning import Tuner
+from anabranch.adapt.tuner import Tuner
 from anabranch.apps import word_count
 from anabranch.engines.handle import Run
 from anabranch.events import Observation, Reconfiguration, RunStarted

@@ -7,7 +7,7 @@ import pytest
 
 from anabranch.adapt.history import Limits
 from anabranch.adapt.policies.stepwise import Stepwise
-from anabranch.adapt.policies.stepwise_profile import Phase, Profiling, latency_ms
+from anabranch.adapt.policies.stepwise_moves import Phase, Profiling, latency_ms
 from anabranch.adapt.policy import Outcome, Proposal, Trial
 from anabranch.adapt.registry import policy
 from anabranch.events import Observation

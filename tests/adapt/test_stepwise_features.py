@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.adapt.policies.stepwise_profile import (
+from anabranch.adapt.policies.stepwise_features import (
     Correlation,
     correlation,
     dominated,

@@ -8,7 +8,7 @@ from scipy.stats import ttest_ind
 
 from anabranch.adapt.guards import beyond
 from anabranch.adapt.history import Limits
-from anabranch.adapt.policies.stepwise_profile import (
+from anabranch.adapt.policies.stepwise_moves import (
     Move,
     Side,
     Throttle,

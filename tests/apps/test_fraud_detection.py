@@ -9,7 +9,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.apps import fraud_detection
-from anabranch.apps.kit.draws import draws
+from anabranch.apps.kit.seeded_random import draws
 from anabranch.cli.writing import save
 from anabranch.errors import BuildError
 from anabranch.io import memory

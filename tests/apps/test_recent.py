@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.apps.kit.recent import Recent
-from anabranch.columns.groups import Runs
+from anabranch.columns.grouped_rows import Runs
 
 GROUPS = 3
 ANY = st.integers(-(2**63), 2**63 - 1)

@@ -11,7 +11,7 @@ from anabranch.apps import APPS
 from anabranch.apps.kit import summary as summary_module
 from anabranch.apps.kit.summary import Condensed, distinct, first, greatest, grouped, last
 from anabranch.cli.results import Results
-from anabranch.engines.memory import keep_freed_memory
+from anabranch.engines.process_memory import keep_freed_memory
 from anabranch.running import run
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import cases

@@ -3,7 +3,7 @@ import pytest
 
 from anabranch.errors import SinkError
 from anabranch.io import call
-from anabranch.io.transaction import Transactions
+from anabranch.io.two_phase_commit import Transactions
 
 SCHEMA = pa.schema([("x", pa.int64())])
 

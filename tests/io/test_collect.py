@@ -7,7 +7,7 @@ import pytest
 
 from anabranch.errors import BuildError, SinkError
 from anabranch.io import collect
-from anabranch.io.transaction import Transactions
+from anabranch.io.two_phase_commit import Transactions
 
 SCHEMA = pa.schema([("x", pa.int64())])
 

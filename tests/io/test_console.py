@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.io import console
-from anabranch.io.transaction import Transactions
+from anabranch.io.two_phase_commit import Transactions
 
 
 @pytest.fixture

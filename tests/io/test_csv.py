@@ -4,7 +4,7 @@ from hypothesis import given
 
 from anabranch.errors import SinkError
 from anabranch.io import csv
-from anabranch.io.transaction import Transactions
+from anabranch.io.two_phase_commit import Transactions
 from tests.io.values import batches, written_and_read
 
 

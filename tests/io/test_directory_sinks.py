@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from anabranch.errors import SinkError
 from anabranch.flow import Flow
 from anabranch.io import csv, files, jsonl, memory, parquet, read_back
-from anabranch.io.transaction import Transactions
+from anabranch.io.two_phase_commit import Transactions
 from anabranch.running import run, start
 
 SINKS = {"parquet": parquet, "csv": csv, "jsonl": jsonl}
@@ -186,7 +186,7 @@ ENDLESS_RUN = """
 import sys
 import pyarrow as pa
 from anabranch.io import parquet
-from anabranch.io.transaction import Transactions
+from anabranch.io.two_phase_commit import Transactions
 
 sink = Transactions(parquet(sys.argv[1]))
 sink.open(pa.schema([("x", pa.int64()), ("word", pa.string())]))

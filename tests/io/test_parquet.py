@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import SinkError
 from anabranch.io import parquet
-from anabranch.io.transaction import Transactions
+from anabranch.io.two_phase_commit import Transactions
 from tests.io.values import batches, written_and_read
 
 MORE = {

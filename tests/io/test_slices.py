@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.io import files, generate, memory
-from anabranch.io.slices import Cursor, Slice, SliceReader, take
 from anabranch.io.source import Chunk, Extent, Source
+from anabranch.io.splits import Cursor, Slice, SliceReader, take
 from anabranch.state.positions import is_end
 from tests.io.reading import LINES, NUMBERS
 

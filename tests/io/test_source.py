@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pyarrow as pa
 import pytest
 
 import anabranch as ab
 from anabranch.errors import BuildError
+from anabranch.io import memory, stamped
 from anabranch.io.source import DEFAULTS, MEMBERS, Chunk, Extent, Source, WrappedSource
 
 SCHEMA = pa.schema([("x", pa.int64())])
@@ -37,7 +40,7 @@ class Strange(Numbers):
     """No member has its default."""
 
     schema, bounded, order = pa.schema([("y", pa.string())]), False, None
-    pushed, one_reader, arrivals = True, True, object()
+    pushed, one_reader, arrivals = True, True, SimpleNamespace(latest=object())
 
     def parts(self) -> tuple[str, ...]:
         return ("strange",)
@@ -108,9 +111,26 @@ def test_the_case_for_wrappers_differs_from_every_default():
 
 
 def test_a_wrapper_passes_every_member_on():
-    assert answers(WrappedSource(Strange())) == answers(Strange())
+    wrapped, bare = answers(WrappedSource(Strange())), answers(Strange())
+    assert wrapped.pop("arrivals").latest is bare.pop("arrivals").latest
+    assert wrapped == bare
 
 
 def test_a_stamped_source_is_pushed_where_the_wrapped_one_is():
     assert ab.stamped(Strange(), lambda: 0).pushed
     assert not ab.stamped(Numbers(), lambda: 0).pushed
+
+
+class Doubled(WrappedSource):
+    def read(self, part, start, rows):
+        chunk = super().read(part, start, rows)
+        values = [2 * x for x in chunk.batch["x"].to_pylist()]
+        return Chunk(chunk.batch.set_column(0, "x", pa.array(values)))
+
+
+def test_a_wrapper_stays_around_a_source_whose_stamps_are_recalled():
+    source = Doubled(stamped(memory([{"x": 1}, {"x": 2}]), clock=lambda: 5))
+    record = source.arrivals.stamp("memory", 0, 2, None)
+    recalled = source.arrivals.recalling(record).read("memory", 0, 2).batch
+    assert recalled["x"].to_pylist() == [2, 4]
+    assert recalled.schema.names == source.schema.names

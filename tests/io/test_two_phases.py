@@ -21,7 +21,7 @@ from anabranch.errors import BuildError, SinkError
 from anabranch.io import read_back
 from anabranch.io.sink import Form, PositionRange, Receipt
 from anabranch.io.staged import MemoryStage
-from anabranch.io.transaction import Transactions, prepare
+from anabranch.io.two_phase_commit import Transactions, prepare
 from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from anabranch.io import Sink, read_back
-from anabranch.io.transaction import Transactions
+from anabranch.io.two_phase_commit import Transactions
 
 MICROSECONDS = st.integers(-(2**45), 2**50)
 

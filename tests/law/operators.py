@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from anabranch.graph import StateKind
 from anabranch.operators.keyed.keyed import keyed
 from anabranch.operators.keyed.shared import buckets_of, shared
-from anabranch.operators.row_wise.shapes import expand, flat_map, map
+from anabranch.operators.row_wise.map_filter_expand import expand, flat_map, map
 from anabranch.operators.tuple_style.invocation import Invocation, Reason
 from anabranch.operators.tuple_style.schedule import Schedule
 from anabranch.operators.tuple_style.tuples import (

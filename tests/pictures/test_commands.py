@@ -19,7 +19,7 @@ from anabranch.pictures import plots
 from anabranch.planning.plan import Plan
 from anabranch.planning.planners.registry import PLANNERS
 from anabranch.planning.profile import OperatorProfile, chain
-from anabranch.view.rounds import Rounds
+from anabranch.view.tuning_report import Rounds
 
 PROFILE: dict[str, Any] = {
     "operators": [

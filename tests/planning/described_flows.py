@@ -26,7 +26,7 @@ from anabranch.io import collect, memory
 from anabranch.operators.aggregates.functions import count
 from anabranch.operators.base import Operator
 from anabranch.operators.keyed.shared import shared
-from anabranch.operators.row_wise.shapes import Filter, Map
+from anabranch.operators.row_wise.map_filter_expand import Filter, Map
 from anabranch.operators.timed import Timed
 from anabranch.operators.tuple_style.tuples import FunctionOperator
 from anabranch.planning.plan import Plan

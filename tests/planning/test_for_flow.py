@@ -9,7 +9,7 @@ from anabranch.apps import word_count
 from anabranch.errors import PlanError
 from anabranch.graph import StateKind
 from anabranch.planning.answer import Answer, RegionChoice
-from anabranch.planning.for_flow import as_plan, problem_for
+from anabranch.planning.flow_problem import as_plan, problem_for
 from anabranch.planning.machine import Machine
 from anabranch.planning.planners.registry import PLANNERS
 from anabranch.planning.profile import OperatorProfile, Overheads, chain

@@ -10,7 +10,7 @@ import anabranch as ab
 from anabranch.errors import PlanError
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
-from anabranch.planning.for_flow import as_plan, problem_for
+from anabranch.planning.flow_problem import as_plan, problem_for
 from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
 from anabranch.planning.planners.registry import PLANNERS

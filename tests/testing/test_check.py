@@ -15,7 +15,7 @@ import anabranch as ab
 from anabranch.errors import BuildError, DeterminismError
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate, memory
-from anabranch.operators.row_wise.shapes import Expand, Filter, Map
+from anabranch.operators.row_wise.map_filter_expand import Expand, Filter, Map
 from anabranch.operators.tuple_style.tuples import partitioned
 from anabranch.testing.checking import Report, check
 

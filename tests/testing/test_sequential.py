@@ -10,7 +10,7 @@ from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory
 from anabranch.operators.aggregates.functions import count, sum
 from anabranch.operators.aggregates.windows import tumbling
-from anabranch.operators.row_wise.shapes import flat_map
+from anabranch.operators.row_wise.map_filter_expand import flat_map
 from anabranch.operators.tuple_style.invocation import Reason
 from anabranch.operators.tuple_style.tuples import partitioned, stateful
 from anabranch.testing.sequential import run_sequential

@@ -10,7 +10,7 @@ from anabranch.adapt.policy import Cadence
 from anabranch.apps import word_count
 from anabranch.events import Decision, Observed, Reconfiguration, RunStarted
 from anabranch.planning.plan import Plan
-from anabranch.view.rounds import Rounds, as_object, report
+from anabranch.view.tuning_report import Rounds, as_object, report
 from tests.adapt.scripted import observation
 
 FIRST = Plan.sequential(word_count.build())

@@ -3,7 +3,7 @@
 A module owes `build(...) -> Flow`, whose arguments are its configuration, all by keyword and all
 with defaults. Where it takes `input` (the user's own files), `rows` (how much to generate, None for
 an endless stream) and `seed`, the command line offers them. `Summary` says what was found, from
-what each sink gets (`parts/summary.py`). The sink of the main result is called `out`. One that has
+what each sink gets (`kit/summary.py`). The sink of the main result is called `out`. One that has
 variants also has `variant(...)`, which gives what describes the one that an argument chooses; and
 where the defaults of others depend on that, `usual(...)`, which gives those.
 """

@@ -30,17 +30,17 @@ import pyarrow.compute as pc
 
 from anabranch.apps.kit.arguments import a_count, a_duration, a_number, require
 from anabranch.apps.kit.columns import described, required
-from anabranch.apps.kit.draws import zipf
 from anabranch.apps.kit.inputs import FAR, Input, paths_of, read_rows
 from anabranch.apps.kit.recent import Recent
+from anabranch.apps.kit.seeded_random import zipf
 from anabranch.apps.kit.summary import AppSummary, Condensed, distinct, greatest
-from anabranch.columns.groups import Runs
+from anabranch.columns.grouped_rows import Runs
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate
 from anabranch.operators.base import Operator
 from anabranch.operators.keyed.keyed import KeyedState, keyed
+from anabranch.operators.row_wise.map_filter_expand import map
 from anabranch.operators.row_wise.screen import screen
-from anabranch.operators.row_wise.shapes import map
 from anabranch.state.positions import Ints
 
 SOURCES = ("trades", "quotes")

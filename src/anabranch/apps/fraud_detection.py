@@ -24,11 +24,11 @@ import pyarrow.compute as pc
 
 from anabranch.apps.kit.arguments import a_count, a_number, a_share, require
 from anabranch.apps.kit.columns import required
-from anabranch.apps.kit.draws import draws, whole_draws
 from anabranch.apps.kit.inputs import Input, paths_of, read_rows
 from anabranch.apps.kit.recent import Recent
+from anabranch.apps.kit.seeded_random import draws, whole_draws
 from anabranch.apps.kit.summary import AppSummary, Condensed, distinct, grouped
-from anabranch.columns.groups import Runs
+from anabranch.columns.grouped_rows import Runs
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.base import Operator

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.apps.kit.arguments import Requirement, a_count, require, some_texts
-from anabranch.apps.kit.draws import zipf
 from anabranch.apps.kit.inputs import Input, paths_of, read_rows
+from anabranch.apps.kit.seeded_random import zipf
 from anabranch.apps.kit.summary import AppSummary, Condensed, grouped
 from anabranch.apps.kit.tweets import hashtags_in, words
 from anabranch.flow import Flow

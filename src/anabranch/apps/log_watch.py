@@ -38,14 +38,14 @@ from anabranch.apps.kit.log_files import Year, last_day, log_files
 from anabranch.apps.kit.recent import Recent
 from anabranch.apps.kit.ssh_log import BREAK_INS, LAST_DAY, attempts, log_lines
 from anabranch.apps.kit.summary import AppSummary, Condensed, distinct, first
-from anabranch.columns.groups import Runs
+from anabranch.columns.grouped_rows import Runs
 from anabranch.columns.times import UTC_NAME
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.base import Operator
 from anabranch.operators.keyed.keyed import KeyedState, keyed
 from anabranch.operators.parsing.syslog import parse_syslog
-from anabranch.operators.row_wise.shapes import expand
+from anabranch.operators.row_wise.map_filter_expand import expand
 from anabranch.state.positions import Ints
 
 SHOWN = 10

@@ -42,7 +42,7 @@ from anabranch.operators.aggregates import functions as aggregates
 from anabranch.operators.aggregates.windows import tumbling
 from anabranch.operators.base import Operator
 from anabranch.operators.parsing.syslog import parse_syslog
-from anabranch.operators.row_wise.shapes import expand
+from anabranch.operators.row_wise.map_filter_expand import expand
 from anabranch.state.positions import Ints
 
 FAILURE = r"Failed |authentication failures?;"

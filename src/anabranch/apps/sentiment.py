@@ -50,8 +50,8 @@ from anabranch.operators.aggregates.windows import sliding
 from anabranch.operators.base import Operator
 from anabranch.operators.keyed.shared import buckets_of
 from anabranch.operators.parsing.parse import parse_json
+from anabranch.operators.row_wise.map_filter_expand import Filter, expand
 from anabranch.operators.row_wise.screen import screen
-from anabranch.operators.row_wise.shapes import Filter, expand
 from anabranch.operators.tuple_style.invocation import Invocation, Reason
 from anabranch.operators.tuple_style.tuples import partitioned, stateful
 

@@ -21,15 +21,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.apps.kit.arguments import a_count, a_number, a_share, require
-from anabranch.apps.kit.draws import draws
 from anabranch.apps.kit.inputs import Input, paths_of, read_rows
+from anabranch.apps.kit.seeded_random import draws
 from anabranch.apps.kit.summary import AppSummary, Condensed, greatest
-from anabranch.columns.groups import Runs
+from anabranch.columns.grouped_rows import Runs
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.operators.base import Operator
 from anabranch.operators.keyed.keyed import KeyedState, keyed
-from anabranch.operators.row_wise.shapes import map
+from anabranch.operators.row_wise.map_filter_expand import map
 
 SHOWN = 5
 WINDOW = 1000

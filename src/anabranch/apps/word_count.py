@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 
 from anabranch.apps.kit.arguments import a_count, a_text, require, unless
 from anabranch.apps.kit.columns import LINES
-from anabranch.apps.kit.draws import zipf
 from anabranch.apps.kit.inputs import Input, paths_of, text_files
+from anabranch.apps.kit.seeded_random import zipf
 from anabranch.apps.kit.summary import AppSummary, Condensed, grouped
 from anabranch.flow import Flow, Stream
 from anabranch.io import collect, generate, memory
 from anabranch.io.source import Source
 from anabranch.operators.aggregates.functions import count
-from anabranch.operators.row_wise.shapes import expand
+from anabranch.operators.row_wise.map_filter_expand import expand
 
 WORDS_A_LINE = 10
 TOP = 10

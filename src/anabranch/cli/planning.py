@@ -30,14 +30,14 @@ from anabranch.errors import AnabranchError, PlanError, Subject, UnknownNameErro
 from anabranch.flow import Flow
 from anabranch.io.local_paths import local_option
 from anabranch.planning.answer import Answer
-from anabranch.planning.for_flow import as_plan, problem_for
+from anabranch.planning.flow_problem import as_plan, problem_for
 from anabranch.planning.machine import Machine, read_machine, with_overheads
 from anabranch.planning.plan import Plan
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.planners.registry import PLANNERS, planner
 from anabranch.planning.profile import Profile
 from anabranch.planning.regions import shape_of
-from anabranch.view.answers import Compared, as_table, as_tree
+from anabranch.view.plan_report import Compared, as_table, as_tree
 
 DEFAULT_PLANNER = "exact"
 

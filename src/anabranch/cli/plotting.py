@@ -16,8 +16,8 @@ from anabranch.pictures import plots
 from anabranch.pictures.boxes import shortened
 from anabranch.planning.answer import Answer
 from anabranch.planning.profile import Profile
-from anabranch.view.answers import Compared
-from anabranch.view.rounds import Round, Rounds
+from anabranch.view.plan_report import Compared
+from anabranch.view.tuning_report import Round, Rounds
 
 RATE = "thousand tuples/s"
 

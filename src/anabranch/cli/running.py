@@ -1,4 +1,4 @@
-"""The commands `anabranch run` and `anabranch rollback`."""
+"""The commands `anabranch run` and `anabranch rollback`, with journal, web page and metrics."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from anabranch.engines.handle import Listener, Result, Run
 from anabranch.errors import AnabranchError, SourceError, Subject, UnknownNameError
 from anabranch.io.local_paths import local_option
 from anabranch.running import rollback, start
-from anabranch.view.answers import counted
 from anabranch.view.journal import JournalFile
 from anabranch.view.outcome import as_object, in_words, place_of
+from anabranch.view.plan_report import counted
 from anabranch.view.progress import Progress
 from anabranch.view.web import DEFAULT_PORT, Dashboard, serve
 

@@ -36,10 +36,10 @@ from anabranch.engines.simulator.simulation import Simulation
 from anabranch.errors import Subject
 from anabranch.events import Observation
 from anabranch.planning.answer import RegionChoice
-from anabranch.planning.documents import as_document, parsed
 from anabranch.planning.machine import Machine, with_overheads
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import Profile
+from anabranch.planning.typed_json import as_document, parsed
 
 LINES = 12
 

@@ -29,7 +29,7 @@ from anabranch.errors import PlanError, Subject
 from anabranch.flow import Flow
 from anabranch.planning import sizing
 from anabranch.planning.answer import Answer
-from anabranch.planning.for_flow import choices, problem_for
+from anabranch.planning.flow_problem import choices, problem_for
 from anabranch.planning.machine import Machine, read_spark_costs, with_overheads
 from anabranch.planning.models.spark import Slots, SparkCosts
 from anabranch.planning.profile import NANOSECONDS, Profile
@@ -47,7 +47,7 @@ from anabranch.planning.sizing import (
     fewest_slots,
 )
 from anabranch.planning.starting import side_by_side
-from anabranch.view import sizes
+from anabranch.view import sizing_report as sizes
 
 GATHERING_S = 2 * LINGER_S
 """Readers look for due rows as often as they let them linger: the first waits up to twice that."""

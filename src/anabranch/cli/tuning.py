@@ -32,7 +32,7 @@ from anabranch.io.redis_source import RedisStreamSource, redis_stream
 from anabranch.planning.plan import Plan
 from anabranch.running import start
 from anabranch.view.progress import Progress
-from anabranch.view.rounds import Rounds, as_object, report
+from anabranch.view.tuning_report import Rounds, as_object, report
 
 QUIET_ROUNDS = 5
 LOOK_S = 0.1

@@ -10,8 +10,8 @@ import typer
 
 from anabranch.errors import AnabranchError, Subject, UnknownNameError
 from anabranch.events import RunEnded
-from anabranch.view.answers import counted
 from anabranch.view.journal import read_journal
+from anabranch.view.plan_report import counted
 from anabranch.view.web import DEFAULT_PORT, Dashboard, serve
 
 

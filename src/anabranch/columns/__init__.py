@@ -1,1 +1,1 @@
-"""Arrow columns: schemas, casts, type inference, keys as words, hashes; below io and operators."""
+"""Arrow columns: schemas, casts, JSON and CSV texts, times, keys as words, hashes."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from anabranch.columns.key_words import Mask
-from anabranch.columns.type_inference import looks_in_csv, no_such_value
+from anabranch.columns.type_matching import looks_in_csv, no_such_value
 
 _UNITS = {"s": "second", "ms": "millisecond", "us": "microsecond", "ns": "nanosecond"}
 

@@ -1,4 +1,4 @@
-"""Rows of a batch as light objects with attributes, for tuple-style operators."""
+"""Rows of a batch as light objects with attributes, as Python values, and compact for pickling."""
 
 from __future__ import annotations
 

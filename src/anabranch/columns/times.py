@@ -168,7 +168,6 @@ def duration(
 # Times of day somewhere as times in UTC, each by itself, whatever stands before it.
 
 UTC_NAME = "UTC"
-_TIME = pa.timestamp("us")
 
 
 def required_zone(about: About, zone: str) -> str:
@@ -177,7 +176,7 @@ def required_zone(about: About, zone: str) -> str:
     try:
         if not isinstance(given, str):
             raise pa.ArrowInvalid("no text")
-        pc.assume_timezone(pa.array([0], _TIME), given)
+        pc.assume_timezone(pa.array([0], TIMESTAMP), given)
     except pa.ArrowInvalid:
         raise BuildError(
             about, "the IANA name of a time zone", repr(given), "give one such as 'Europe/Berlin'"
@@ -201,7 +200,7 @@ def in_utc(times: Ints, zone: str) -> tuple[Ints, Mask]:
     """
     if zone == UTC_NAME:
         return times, np.zeros(len(times), np.bool_)
-    local = pa.array(times).view(_TIME)
+    local = pa.array(times).view(TIMESTAMP)
     before, behind = (
         pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent=side)
         .cast(pa.int64())

@@ -1,4 +1,4 @@
-"""What users hold of a run: a handle in the manner of PySpark's StreamingQuery, and a result."""
+"""What users hold of a run: a handle like PySpark's StreamingQuery, a result, listeners."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def call(fn: Callable[[pa.RecordBatch, int], object]) -> CallSink:
     function raises, its rows stay and the commit can be repeated.
 
     Example:
-        >>> from anabranch.io.transaction import Transactions
+        >>> from anabranch.io.two_phase_commit import Transactions
         >>> batch = pa.record_batch({"x": [1, 2]})
         >>> out = Transactions(call(lambda batch, version: print(version, batch.to_pylist())))
         >>> out.open(batch.schema)

@@ -28,7 +28,7 @@ def collect(limit: int | None = None) -> CollectSink:
             those of an endless source do in the end.
 
     Example:
-        >>> from anabranch.io.transaction import Transactions
+        >>> from anabranch.io.two_phase_commit import Transactions
         >>> batch = pa.record_batch({"x": [1, 2, 3]})
         >>> sink = collect(limit=2)
         >>> out = Transactions(sink)

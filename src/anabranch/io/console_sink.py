@@ -20,7 +20,7 @@ def console(limit: int | None = None, stream: TextIO | None = None) -> ConsoleSi
         stream: Where to; by default the standard output of the moment.
 
     Example:
-        >>> from anabranch.io.transaction import Transactions
+        >>> from anabranch.io.two_phase_commit import Transactions
         >>> batch = pa.record_batch({"word": ["be", "question"], "n": [2, 10]})
         >>> out = Transactions(console())
         >>> out.open(batch.schema)

@@ -23,7 +23,7 @@ def csv(directory: str | os.PathLike[str], overwrite: bool = False) -> Directory
 
     Example:
         >>> import pathlib, tempfile
-        >>> from anabranch.io.transaction import Transactions
+        >>> from anabranch.io.two_phase_commit import Transactions
         >>> batch = pa.record_batch({"word": ["to", None], "n": [1, 2]})
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> out = Transactions(csv(folder))

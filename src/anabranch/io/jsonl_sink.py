@@ -24,7 +24,7 @@ def jsonl(directory: str | os.PathLike[str], overwrite: bool = False) -> Directo
 
     Example:
         >>> import pathlib, tempfile
-        >>> from anabranch.io.transaction import Transactions
+        >>> from anabranch.io.two_phase_commit import Transactions
         >>> batch = pa.record_batch({"word": ["to", None], "n": [1, 2]})
         >>> folder = pathlib.Path(tempfile.mkdtemp())
         >>> out = Transactions(jsonl(folder))

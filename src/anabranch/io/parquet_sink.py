@@ -27,7 +27,7 @@ def parquet(directory: str | os.PathLike[str], overwrite: bool = False) -> Direc
     Example:
         >>> import tempfile
         >>> from anabranch.io.reading_back import read_back
-        >>> from anabranch.io.transaction import Transactions
+        >>> from anabranch.io.two_phase_commit import Transactions
         >>> batch = pa.record_batch({"x": [1, 2]})
         >>> folder = tempfile.mkdtemp()
         >>> out = Transactions(parquet(folder))

@@ -24,7 +24,7 @@ def read_back(directory: str | os.PathLike[str]) -> pa.Table:
     Example:
         >>> import tempfile
         >>> from anabranch.io.csv_sink import csv
-        >>> from anabranch.io.transaction import Transactions
+        >>> from anabranch.io.two_phase_commit import Transactions
         >>> batch = pa.record_batch({"n": pa.array([1, None], pa.int8())})
         >>> folder = tempfile.mkdtemp()
         >>> out = Transactions(csv(folder))

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from anabranch.columns.grammars import Json
+from anabranch.columns.text_parsers import Json
 from anabranch.errors import SchemaError, Subject
 from anabranch.io.redis_client import Entry
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -235,13 +236,43 @@ class WrappedSource(Source):
 
     @property
     def arrivals(self) -> Arrivals | None:
-        return self._source.arrivals
+        inner = self._source.arrivals
+        return None if inner is None else _WrappedArrivals(self, inner)
+
+    def around(self, source: Source) -> Source:
+        """Return this wrapper around another source."""
+        twin = copy.copy(self)
+        twin._source = source
+        return twin
 
     def due_rows(self, elapsed_s: float) -> int | None:
         return self._source.due_rows(elapsed_s)
 
     def extent(self, part: str) -> Extent:
         return self._source.extent(part)
+
+
+class _WrappedArrivals(Arrivals):
+    """The arrival times of a wrapped source, which stays wrapped when stamps are recalled."""
+
+    def __init__(self, wrapper: WrappedSource, inner: Arrivals) -> None:
+        self._wrapper, self._inner = wrapper, inner
+
+    @property
+    def latest(self) -> int | None:
+        return self._inner.latest
+
+    def stamp(self, part: str, start: int, end: int, not_before: int | None) -> Record:
+        return self._inner.stamp(part, start, end, not_before)
+
+    def recalling(self, record: Record) -> Source:
+        return self._wrapper.around(self._inner.recalling(record))
+
+    def let_go(self, part: str, row: int) -> None:
+        self._inner.let_go(part, row)
+
+    def forget(self, part: str, row: int) -> None:
+        self._inner.forget(part, row)
 
 
 def unread(extents: Iterable[Extent], read: int) -> int | None:

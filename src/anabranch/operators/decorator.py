@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-from anabranch.columns.type_inference import shortened
+from anabranch.columns.type_matching import shortened
 from anabranch.errors import BuildError, Subject, nearest
 from anabranch.operators.base import Operator, function_of
 
@@ -25,7 +25,7 @@ class Decorated(Operator, Generic[Given, Returned]):
     """An operator that is made of a function, and is called as that function.
 
     Example:
-        >>> from anabranch.operators.row_wise.shapes import map
+        >>> from anabranch.operators.row_wise.map_filter_expand import map
         >>> @map(out="length: int64")
         ... def measure(batch):
         ...     return {"length": [len(word) for word in batch["word"]]}

@@ -8,8 +8,8 @@ from math import ceil, inf
 from typing import Any
 
 from anabranch.graph import StateKind
-from anabranch.planning.documents import Count
 from anabranch.planning.profile import OperatorProfile, Profile
+from anabranch.planning.typed_json import Count
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,17 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from anabranch.errors import PlanError, Subject
-from anabranch.planning.documents import Amount, Count, Positive, Text, as_document, parsed, refused
 from anabranch.planning.models.spark import SparkCosts
 from anabranch.planning.profile import NANOSECONDS, Overheads, Profile
+from anabranch.planning.typed_json import (
+    Amount,
+    Count,
+    Positive,
+    Text,
+    as_document,
+    parsed,
+    refused,
+)
 
 Matrix = tuple[tuple[float, ...], ...]
 

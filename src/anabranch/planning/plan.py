@@ -16,8 +16,8 @@ from anabranch.errors import PlanError, Subject, nearest
 from anabranch.events import Shape
 from anabranch.flow import Flow
 from anabranch.planning.bucket_map import BucketMap, balanced, moved, rebalanced
-from anabranch.planning.documents import fitted
 from anabranch.planning.regions import Region, RegionKind, regions, shape_of
+from anabranch.planning.typed_json import fitted
 
 DEFAULT_BATCH_ROWS = 65_536
 Named = TypeVar("Named")

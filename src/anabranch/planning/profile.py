@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from anabranch.errors import PlanError, Subject, nearest
 from anabranch.graph import StateKind
-from anabranch.planning.documents import (
+from anabranch.planning.typed_json import (
     Amount,
     Count,
     Index,

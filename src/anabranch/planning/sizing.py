@@ -17,7 +17,7 @@ from math import ceil, exp, inf, sqrt
 from anabranch.errors import PlanError, Subject
 from anabranch.graph import StateKind
 from anabranch.planning.answer import Answer, RegionChoice
-from anabranch.planning.for_flow import cheapest, per_s
+from anabranch.planning.flow_problem import cheapest, per_s
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.fission import estimate, pipeline_times
 from anabranch.planning.models.latency import NEVER_IDLE, Latency, deviation, gathered_rows, latency

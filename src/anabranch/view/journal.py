@@ -22,8 +22,8 @@ import msgspec
 
 from anabranch.errors import Subject, UnknownNameError
 from anabranch.events import Event
-from anabranch.planning.documents import Misfit, fitted
-from anabranch.view.answers import counted
+from anabranch.planning.typed_json import Misfit, fitted
+from anabranch.view.plan_report import counted
 
 EVENTS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Event)}
 BEGINNING = 100

@@ -13,7 +13,7 @@ from anabranch.events import SkippedRow
 from anabranch.flow import Flow
 from anabranch.graph import Output
 from anabranch.operators.timed import Timed
-from anabranch.view.answers import counted
+from anabranch.view.plan_report import counted
 from anabranch.view.text import change_line, latency_line
 
 NOTICED_S = 1.0

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from anabranch.events import Observation
 from anabranch.planning.plan import RegionPlan, SourcePlan
-from anabranch.view.answers import counted
+from anabranch.view.plan_report import counted
 from anabranch.view.run_state import JournalEntry, Pipeline, RunState, bottleneck, rates, steady
 from anabranch.view.text import (
     backlog_line,

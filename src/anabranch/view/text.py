@@ -1,4 +1,4 @@
-"""What views say of a run, in a few words each."""
+"""Short texts of views about a run, safe to show on any terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from anabranch.events import BatchTimes, Observation, Reconfiguration
 from anabranch.planning.plan import Plan, SourcePlan
-from anabranch.view.answers import counted
+from anabranch.view.plan_report import counted
 
 RECENT = 5
 """So many observations are lately: enough for a rate that does not jump."""

@@ -1,10 +1,12 @@
 import os
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
 from anabranch.engines.checkpoint import checkpoint as recovery
+from anabranch.engines.checkpoint import identity
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.checkpoint.manifest import BatchLog, Manifest
 from anabranch.engines.checkpoint.state_files import (
@@ -15,6 +17,9 @@ from anabranch.engines.checkpoint.state_files import (
     write_state,
 )
 from anabranch.errors import StateError
+from anabranch.flow import Flow
+from anabranch.io import collect, memory
+from anabranch.running import rollback, run
 
 WHOLE_EVERY = 4
 
@@ -338,3 +343,22 @@ def test_a_directory_that_cannot_be_used_is_an_error_with_its_path(tmp_path, vis
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match=f"{tmp_path}/file/cp"):
         Checkpoint.open(tmp_path / "file" / "cp", visits())
+
+
+def test_going_back_makes_no_checkpoint_where_there_is_none(tmp_path):
+    flow = Flow("f")
+    flow.source("s", memory([{"x": 1}])).sink("out", collect())
+    with pytest.raises(StateError, match=r"expected a checkpoint.*name the directory"):
+        rollback(flow, tmp_path / "mistyped", 3)
+    assert not (tmp_path / "mistyped").exists()
+
+
+def test_a_source_tree_that_is_not_installed_writes_checkpoints(tmp_path, monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(identity, "version", missing)
+    flow = Flow("f")
+    flow.source("s", memory([{"x": 1}])).sink("out", collect())
+    assert run(flow, engine="local", checkpoint=tmp_path / "here").ended
+    assert "unknown version" in (tmp_path / "here" / "anabranch.json").read_text()

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.engines.checkpoint import manifest as bucket_ranges
+from anabranch.engines.checkpoint.checksummed_json import seal, unseal
 from anabranch.engines.checkpoint.manifest import BatchLog, Manifest
-from anabranch.engines.checkpoint.sealed import seal, unseal
 from anabranch.engines.checkpoint.state_files import StateFile
 from anabranch.errors import StateError
 from anabranch.io.sink import PositionRange, Receipt

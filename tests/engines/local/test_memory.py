@@ -20,7 +20,7 @@ from anabranch.engines.local.source import SourceRun
 from anabranch.flow import Flow
 from anabranch.io import call, generate, stamped
 from anabranch.operators.keyed.keyed import keyed
-from anabranch.operators.row_wise.shapes import expand
+from anabranch.operators.row_wise.map_filter_expand import expand
 from anabranch.planning.plan import Plan, SourcePlan
 from anabranch.state.positions import Jumbo
 

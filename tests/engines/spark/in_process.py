@@ -24,10 +24,10 @@ from anabranch.engines.spark.batches import Batches
 from anabranch.engines.spark.intake import Intake, Share
 from anabranch.engines.spark.job import outcome_of
 from anabranch.engines.spark.layout import StageLayout
-from anabranch.engines.spark.program import Batch, JobResult, Program
 from anabranch.engines.spark.sinks import spark_sinks
 from anabranch.engines.spark.state_loader import remove_cache
 from anabranch.engines.spark.task import TaskRun
+from anabranch.engines.spark.task_inputs import Batch, JobResult, Program
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.operators.base import Counters

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 import anabranch as ab
-from anabranch.engines.spark import state_loader as keeper
+from anabranch.engines.spark import state_loader
 from anabranch.engines.spark.session import session
 from anabranch.events import Event, Observed, RunEnded, RunStarted
 from anabranch.planning.plan import Plan
@@ -108,9 +108,9 @@ def kill(process: int) -> None:
 def arm_worker(point: Point, driver: int, directory: Path) -> None:
     """In a worker: let the driver die when one state file of a batch is there, and another not."""
     kind, batch = point
-    if kind not in ("state", "change") or hasattr(keeper.write_state, "__wrapped__"):
+    if kind not in ("state", "change") or hasattr(state_loader.write_state, "__wrapped__"):
         return
-    write = keeper.write_state
+    write = state_loader.write_state
 
     @wraps(write)
     def dying(storage: Any, name: str, *rest: Any, **options: Any) -> tuple[int, int]:
@@ -121,7 +121,7 @@ def arm_worker(point: Point, driver: int, directory: Path) -> None:
             kill(driver)
         return write(storage, name, *rest, **options)
 
-    keeper.write_state = dying
+    state_loader.write_state = dying
 
 
 def arm_driver(point: Point) -> None:

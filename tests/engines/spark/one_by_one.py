@@ -13,10 +13,10 @@ from uuid import uuid4
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.spark.batches import Batches, Done
 from anabranch.engines.spark.layout import StageLayout
-from anabranch.engines.spark.program import Batch, JobResult, Program
 from anabranch.engines.spark.sinks import spark_sinks
 from anabranch.engines.spark.state_loader import remove_cache
 from anabranch.engines.spark.task import TaskRun
+from anabranch.engines.spark.task_inputs import Batch, JobResult, Program
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
 from tests.engines.spark.in_process import Rows, run_stages

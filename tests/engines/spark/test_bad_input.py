@@ -30,7 +30,7 @@ from anabranch.errors import (
 )
 from anabranch.events import Observed
 from anabranch.flow import Flow
-from anabranch.io import directory as directory_sinks
+from anabranch.io import directory_sink as directory_sinks
 from anabranch.io.reading_back import read_back
 from anabranch.io.source import Chunk, Source
 from anabranch.planning.plan import Plan

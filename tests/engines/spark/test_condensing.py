@@ -11,9 +11,9 @@ import pytest
 from anabranch.apps import word_count
 from anabranch.engines.jumbo_ipc import from_ipc
 from anabranch.engines.spark import replica as station_module
+from anabranch.engines.spark import shuffle_rows as wire
 from anabranch.engines.spark import task as task_module
-from anabranch.engines.spark import wire
-from anabranch.engines.spark.program import Batch
+from anabranch.engines.spark.task_inputs import Batch
 from anabranch.planning.plan import Plan
 from tests.engines.spark.in_process import InProcess, Rows
 

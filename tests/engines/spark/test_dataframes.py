@@ -11,7 +11,7 @@ from pyspark.sql.types import LongType, StructType
 
 import anabranch as ab
 from anabranch.engines.spark.dataframes import require_one_order
-from anabranch.engines.spark.program import Program
+from anabranch.engines.spark.task_inputs import Program
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 

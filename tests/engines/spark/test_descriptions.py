@@ -16,7 +16,7 @@ import anabranch as ab
 from anabranch.apps import word_count
 from anabranch.engines.spark.job import LONGEST, description, regions_of
 from anabranch.engines.spark.layout import layout
-from anabranch.engines.spark.program import Batch
+from anabranch.engines.spark.task_inputs import Batch
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
 from tests.engines.spark.short_lived import environment

@@ -15,8 +15,8 @@ from anabranch.engines.spark import replica as station_module
 from anabranch.engines.spark import task as task_module
 from anabranch.engines.spark.job import outcome_of
 from anabranch.engines.spark.layout import StageLayout
-from anabranch.engines.spark.program import Batch, JobResult, Program
 from anabranch.engines.spark.task import TaskRun
+from anabranch.engines.spark.task_inputs import Batch, JobResult, Program
 from anabranch.errors import OperatorError, StateError
 from anabranch.flow import Flow
 from anabranch.io.spark.dataframe_source import DataFrameSource

@@ -13,8 +13,8 @@ import anabranch as ab
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.spark.batches import Batches
 from anabranch.engines.spark.layout import StageLayout
-from anabranch.engines.spark.program import Batch, JobResult, Program
 from anabranch.engines.spark.sinks import spark_sinks
+from anabranch.engines.spark.task_inputs import Batch, JobResult, Program
 from anabranch.errors import StateError
 from anabranch.events import Event, Observed
 from anabranch.flow import Flow

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 import anabranch as ab
 from anabranch.errors import SourceError
-from anabranch.io.slices import Cursor, Slice, take
 from anabranch.io.source import Chunk, Extent, Source
+from anabranch.io.splits import Cursor, Slice, take
 from tests.engines.spark.test_intake import Driver
 from tests.io.test_slices import SCHEMA
 

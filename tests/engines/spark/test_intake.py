@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.engines.spark.intake import Intake, Share, shares_from_json, shares_to_json
-from anabranch.engines.spark.program import Program
+from anabranch.engines.spark.task_inputs import Program
 from anabranch.engines.spark.task_report import SourceRead, TaskReport
 from anabranch.flow import Flow
-from anabranch.io.slices import Cursor, SliceReader
 from anabranch.io.source import Chunk, Extent
+from anabranch.io.splits import Cursor, SliceReader
 from anabranch.planning.plan import Plan
 from tests.io.test_slices import SCHEMA, Part, Parts, Place, parts
 

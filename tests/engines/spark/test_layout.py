@@ -8,7 +8,7 @@ import pytest
 import anabranch as ab
 from anabranch.engines.spark.dataframes import dataframe_sources
 from anabranch.engines.spark.layout import StageLayout, layout
-from anabranch.engines.spark.program import Program
+from anabranch.engines.spark.task_inputs import Program
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.io.source import Chunk, Source

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 import anabranch as ab
 from anabranch.engines.spark import replica as station_module
 from anabranch.engines.spark import task as task_module
-from anabranch.engines.spark.program import Batch
+from anabranch.engines.spark.task_inputs import Batch
 from anabranch.planning.plan import Plan
 from anabranch.testing.compare import difference
 from anabranch.testing.sequential import run_sequential

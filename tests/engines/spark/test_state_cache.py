@@ -18,7 +18,7 @@ from anabranch.engines.spark import state_cache as caching
 from anabranch.engines.spark.state_cache import StateCache, StateCacheFull
 from anabranch.state.tables.keyed_table import KeyedTable
 from tests.engines.spark.cached_states import LARGE, MEGABYTE, bytes_in, large
-from tests.state.tables import (
+from tests.state.tables.tables import (
     BUCKETS,
     KEY_TYPES,
     VALUES,

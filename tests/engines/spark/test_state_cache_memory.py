@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.engines.spark.state_cache import CachedState, StateCache
 from tests.engines.spark.cached_states import LARGE, MEGABYTE, bytes_in, files, large, maps_of
-from tests.state.tables import ints
+from tests.state.tables.tables import ints
 
 
 @pytest.fixture

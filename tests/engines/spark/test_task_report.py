@@ -22,7 +22,7 @@ from anabranch.engines.spark.task_report import (
 )
 from anabranch.errors import EngineError
 from anabranch.io.sink import PositionRange, Receipt
-from anabranch.io.slices import Cursor
+from anabranch.io.splits import Cursor
 from anabranch.operators.base import Counters, SkippedAt
 
 names = st.text(max_size=5)

@@ -12,9 +12,9 @@ import pytest
 import anabranch as ab
 from anabranch.engines.spark.intake import Intake, Share
 from anabranch.engines.spark.layout import StageLayout
-from anabranch.engines.spark.program import Batch, JobResult
 from anabranch.engines.spark.state_cache import StateCache, cache_directory
 from anabranch.engines.spark.state_loader import remove_cache
+from anabranch.engines.spark.task_inputs import Batch, JobResult
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
 from anabranch.testing.compare import difference

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.engines.jumbo_ipc import pack, unpack
-from anabranch.engines.spark import wire
+from anabranch.engines.spark import shuffle_rows as wire
 from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Mark, Positions, Root
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -1,4 +1,4 @@
-"""A profile from what was seen: true costs of steps, measured while they worked.
+"""A profile from observations: true costs of steps while they worked, and the work that is offered.
 
 Time that a step waits for tuples does not count, so its cost does not depend on the load (DS2 calls
 the inverse its true rate). That it waits for something else takes a thread, and no core. Tuples of

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.adapt.estimates.capacity import one_more
+from anabranch.adapt.estimates.headroom import one_more
 from anabranch.adapt.estimates.measured import measured_profile, offered_per_s, useful_s
 from anabranch.adapt.history import History
 from anabranch.adapt.policy import Cadence, Outcome, Proposal, Trial, Verdict

@@ -2,7 +2,7 @@
 
 Liu et al., A stepwise auto-profiling method for performance optimization of streaming applications,
 TAAS 2017. Each look is a turn of its MAPE loop; `Profiling` is what it knows. The first
-step (§4.1) is in `stepwise_profile.py`.
+step (§4.1) is in `stepwise_features.py`.
 
 Deviations, besides those that are named below:
 - There is no generator to turn down or up. For the first step the sources are throttled to a few
@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from anabranch.adapt.estimates.capacity import one_more
+from anabranch.adapt.estimates.headroom import one_more
 from anabranch.adapt.history import History, average
-from anabranch.adapt.policies.stepwise_profile import (
+from anabranch.adapt.policies.stepwise_features import Features, features_of, samples_of
+from anabranch.adapt.policies.stepwise_moves import (
     SIGNIFICANCE,
-    Features,
     Move,
     Phase,
     Profiling,
@@ -31,12 +31,10 @@ from anabranch.adapt.policies.stepwise_profile import (
     Trend,
     Turn,
     compared,
-    features_of,
     grown_by,
     latency_ms,
     next_move,
     read_more,
-    samples_of,
     settled,
     throttled,
     with_replicas,
@@ -237,7 +235,7 @@ def _like(plan: Plan, other: Plan) -> Plan:
 
 # Platform capability: how far operators and sources can be strengthened on this machine.
 #
-# Section 4.2 of the stepwise profiling paper. `stepwise_profile.py` has Algorithm 2; here are its
+# Section 4.2 of the stepwise profiling paper. `stepwise_moves.py` has Algorithm 2; here are its
 # bookkeeping and its end. Deviations:
 # - The step ends when strengthening operators and sources gained nothing one after the other: the
 #   performance limit as §4.2 describes it, which Algorithm 2 finds only by over-scaling until

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.adapt.estimates.capacity import one_more
+from anabranch.adapt.estimates.headroom import one_more
 from anabranch.adapt.history import History
 from anabranch.adapt.policy import Cadence, Outcome, Proposal, Trial, Verdict
 

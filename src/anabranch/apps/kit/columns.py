@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from anabranch.columns.grammars import Json
+from anabranch.columns.text_parsers import Json
 from anabranch.columns.times import SHOWABLE_YEARS, not_within
-from anabranch.columns.type_inference import ABOUT, about
+from anabranch.columns.type_matching import ABOUT, about
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.operators.parsing.parse import Parse

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from anabranch.apps.kit.columns import beyond_calendar, trouble_with
 from anabranch.columns.casting import can_fit
-from anabranch.columns.grammars import Csv, Grammar, Json, Parsed, nullable
+from anabranch.columns.text_parsers import Csv, Grammar, Json, Parsed, nullable
 from anabranch.errors import SchemaError, SourceError, Subject, UnknownNameError
 from anabranch.flow import Flow, Stream
 from anabranch.graph import StreamType
@@ -34,8 +34,8 @@ from anabranch.io.formats import COMPRESSED
 from anabranch.io.formats.parquet import FittedParquetFormat
 from anabranch.operators.base import Kernel, KernelContext, Outputs
 from anabranch.operators.parsing.parse import Parse
+from anabranch.operators.row_wise.map_filter_expand import ERROR
 from anabranch.operators.row_wise.screen import Screen, screen
-from anabranch.operators.row_wise.shapes import ERROR
 from anabranch.state.positions import Jumbo, Root
 
 Input = Paths | Mapping[str, Paths]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.apps.kit.draws import zipf
+from anabranch.apps.kit.seeded_random import zipf
 
 TIME_FORMAT = "%a %b %d %H:%M:%S +0000 %Y"
 BEGIN = np.datetime64("2014-03-24T00:00:00", "s")

@@ -66,7 +66,7 @@ from anabranch.flow import Flow, Stream
 from anabranch.io import collect, files, generate
 from anabranch.operators.aggregates.functions import sum
 from anabranch.operators.aggregates.windows import tumbling
-from anabranch.operators.row_wise.shapes import expand, map
+from anabranch.operators.row_wise.map_filter_expand import expand, map
 
 SHOWN = 5
 FREE_CARS = 50

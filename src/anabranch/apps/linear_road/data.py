@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.apps.kit.columns import described
-from anabranch.apps.kit.draws import Words, draws, mixed, whole_draws
+from anabranch.apps.kit.seeded_random import Words, draws, mixed, whole_draws
 from anabranch.state.positions import Ints
 
 REPORT, BALANCE, EXPENDITURE, TRAVEL_TIME = 0, 2, 3, 4

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from anabranch.apps.linear_road.data import EXIT_LANE, FEET, FEET_A_SEGMENT, SEGMENTS
 from anabranch.apps.linear_road.speeds import MINUTE, SEGMENT, Stretches, Velocity
-from anabranch.columns.groups import Runs
+from anabranch.columns.grouped_rows import Runs
 from anabranch.operators.base import Operator
 from anabranch.operators.keyed.keyed import KeyedState, keyed
-from anabranch.operators.row_wise.shapes import expand, map
+from anabranch.operators.row_wise.map_filter_expand import expand, map
 from anabranch.operators.tuple_style.invocation import Invocation, Reason
 from anabranch.operators.tuple_style.tuples import partitioned
 from anabranch.state.positions import Ints

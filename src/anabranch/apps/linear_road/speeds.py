@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.columns.groups import Runs
+from anabranch.columns.grouped_rows import Runs
 from anabranch.operators.base import Kernel, KernelContext, Outputs
 from anabranch.operators.keyed.keyed import KeyedBatch, KeyedBatchKernel, KeyedState
 from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Root

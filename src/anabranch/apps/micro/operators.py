@@ -15,14 +15,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.apps.kit.draws import draws
-from anabranch.columns.groups import Runs
+from anabranch.apps.kit.seeded_random import draws
+from anabranch.columns.grouped_rows import Runs
 from anabranch.columns.schemas import SchemaLike, schema
 from anabranch.graph import StateKind
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.keyed.keyed import KeyedState, keyed
 from anabranch.operators.parsing.parse import parse_json
-from anabranch.operators.row_wise.shapes import BatchOperator, attach, expand, guarded, map
+from anabranch.operators.row_wise.map_filter_expand import (
+    BatchOperator,
+    attach,
+    expand,
+    guarded,
+    map,
+)
 from anabranch.state.positions import Jumbo, Root
 from anabranch.state.tables.store import ObjectStore
 

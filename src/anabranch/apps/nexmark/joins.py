@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from anabranch.apps.nexmark.events import Events
 from anabranch.flow import Stream
-from anabranch.operators.row_wise.shapes import filter, map
+from anabranch.operators.row_wise.map_filter_expand import filter, map
 
 CATEGORY = 10
 STATES = pa.array(["OR", "ID", "CA"])

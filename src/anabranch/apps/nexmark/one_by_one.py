@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from anabranch.apps.nexmark.events import Events
 from anabranch.flow import Stream
-from anabranch.operators.row_wise.shapes import filter, map
+from anabranch.operators.row_wise.map_filter_expand import filter, map
 
 EUROS = pa.scalar(Decimal("0.908"), pa.decimal128(3, 3))
 EVERY = 123

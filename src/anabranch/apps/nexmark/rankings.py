@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.apps.nexmark.events import BID, Events
-from anabranch.columns.groups import Runs
+from anabranch.columns.grouped_rows import Runs
 from anabranch.flow import Stream
 from anabranch.operators.aggregates.functions import count, max, mean, min, sum
 from anabranch.operators.keyed.keyed import KeyedState, keyed
-from anabranch.operators.row_wise.shapes import map
+from anabranch.operators.row_wise.map_filter_expand import map
 from anabranch.state.positions import FIRST, Ints
 
 CHEAP, DEAR = 10_000, 1_000_000

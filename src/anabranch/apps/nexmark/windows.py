@@ -15,12 +15,12 @@ from anabranch.apps.nexmark.generator import BIDS, EVENTS
 from anabranch.columns.times import from_times
 from anabranch.flow import Stream
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators.aggregates.aggregation import in_sequence, stand_apart
+from anabranch.operators.aggregates.base import in_sequence, stand_apart
 from anabranch.operators.aggregates.functions import count
 from anabranch.operators.aggregates.windows import session, sliding, tumbling
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.keyed.keyed import KeyedState, keyed
-from anabranch.operators.row_wise.shapes import Filter, map
+from anabranch.operators.row_wise.map_filter_expand import Filter, map
 from anabranch.operators.tuple_style.invocation import Invocation, Reason
 from anabranch.operators.tuple_style.tuples import partitioned
 from anabranch.state.positions import FIRST, Ints, Jumbo, Root

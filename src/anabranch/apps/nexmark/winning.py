@@ -17,10 +17,10 @@ import pyarrow as pa
 from anabranch.apps.nexmark.events import AUCTION, MOMENT, Events
 from anabranch.flow import Stream
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators.aggregates.aggregation import in_sequence, stand_apart
+from anabranch.operators.aggregates.base import in_sequence, stand_apart
 from anabranch.operators.aggregates.functions import count, mean
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
-from anabranch.operators.row_wise.shapes import map
+from anabranch.operators.row_wise.map_filter_expand import map
 from anabranch.operators.tuple_style.invocation import Invocation
 from anabranch.operators.tuple_style.tuples import partitioned
 from anabranch.state.positions import LAST, Ints, Jumbo, Root

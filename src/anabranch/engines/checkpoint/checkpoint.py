@@ -18,9 +18,9 @@ import re
 import secrets
 from dataclasses import dataclass
 
+from anabranch.engines.checkpoint.checksummed_json import damaged, seal, unseal
 from anabranch.engines.checkpoint.identity import claim
 from anabranch.engines.checkpoint.manifest import BatchLog, Manifest
-from anabranch.engines.checkpoint.sealed import damaged, seal, unseal
 from anabranch.engines.checkpoint.state_files import FOLDER, checked, version_of
 from anabranch.engines.checkpoint.storage import PENDING, Storage, storage_at
 from anabranch.errors import StateError, Subject
@@ -43,7 +43,11 @@ class Checkpoint:
 
     @staticmethod
     def open(
-        location: str | os.PathLike[str] | Storage, flow: Flow, *, contents: bool = True
+        location: str | os.PathLike[str] | Storage,
+        flow: Flow,
+        *,
+        contents: bool = True,
+        fresh: bool = True,
     ) -> Checkpoint:
         """Claim a directory for a flow and take it over from whatever run had it.
 
@@ -52,9 +56,10 @@ class Checkpoint:
             flow: Must be the one that the directory belongs to.
             contents: Whether `last` reads all state to verify it, or compares sizes only; then
                 damage shows when a task reads the file.
+            fresh: Whether a directory without a checkpoint may become one.
         """
         storage = location if isinstance(location, Storage) else storage_at(location)
-        claim(storage, flow)
+        claim(storage, flow, fresh=fresh)
         for folder in (LOGS, MANIFESTS, FOLDER):
             storage.make(folder)
         fence = Fence.take(storage)

@@ -12,12 +12,12 @@ from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import pyarrow as pa
 
-from anabranch.engines.checkpoint.sealed import seal, unseal
+from anabranch.engines.checkpoint.checksummed_json import seal, unseal
 from anabranch.engines.checkpoint.storage import PENDING, Storage
 from anabranch.errors import About, StateError, Subject
 from anabranch.flow import Flow
@@ -38,12 +38,19 @@ def describe(flow: Flow) -> dict[str, Any]:
     steps = [_described(flow.graph.steps[name], context) for name, context in contexts.items()]
     return {
         "format": FORMAT,
-        "written by": f"Anabranch {version('anabranch')}",
+        "written by": f"Anabranch {_own_version()}",
         "flow": flow.name,
         "buckets": flow.buckets,
         "order": flow.order.value,
         "steps": steps,
     }
+
+
+def _own_version() -> str:
+    try:
+        return version("anabranch")
+    except PackageNotFoundError:
+        return "of an unknown version"  # run from a source tree that is not installed
 
 
 def require_same(stored: dict[str, Any], flow: Flow) -> None:
@@ -76,10 +83,20 @@ def require_same(stored: dict[str, Any], flow: Flow) -> None:
     _require_same_steps(flow.name, stored["steps"], now["steps"])
 
 
-def claim(storage: Storage, flow: Flow) -> None:
-    """Make an empty directory this flow's, or check that it is; raises StateError if it is not."""
+def claim(storage: Storage, flow: Flow, *, fresh: bool = True) -> None:
+    """Make an empty directory this flow's, or check that it is; raises StateError if it is not.
+
+    With `fresh=False`, a directory without a checkpoint is refused, too.
+    """
     data = storage.read(IDENTITY)
     if data is None:
+        if not fresh:
+            raise StateError(
+                Subject("checkpoint", storage.location),
+                f"a checkpoint, with a file {IDENTITY}",
+                "none",
+                "name the directory that the run was given",
+            )
         foreign = sorted(n for n in storage.entries("") if not n.startswith(PENDING))
         if foreign:
             raise StateError(

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from anabranch.engines.checkpoint.sealed import damaged, seal, unseal
+from anabranch.engines.checkpoint.checksummed_json import damaged, seal, unseal
 from anabranch.engines.checkpoint.state_files import Chain, StateFile
 from anabranch.io.sink import Receipt
 

@@ -1,4 +1,4 @@
-"""State files: what one task leaves of its region's state, one Arrow stream of sections."""
+"""State files: the state that one task writes, and the chains of files that rebuild a region."""
 
 from __future__ import annotations
 

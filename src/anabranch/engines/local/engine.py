@@ -26,11 +26,11 @@ from anabranch.engines.local.refusals import refuse_what_it_cannot
 from anabranch.engines.local.region import RegionRun
 from anabranch.engines.local.saving import Saver, require_own
 from anabranch.engines.local.standstill import Standstill
-from anabranch.engines.memory import keep_freed_memory
+from anabranch.engines.process_memory import keep_freed_memory
 from anabranch.errors import EngineError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
-from anabranch.planning.for_flow import FlowModel
+from anabranch.planning.flow_problem import FlowModel
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.model import Model
 from anabranch.planning.plan import Plan

@@ -30,7 +30,7 @@ from anabranch.engines.local.region import RegionRun
 from anabranch.errors import StateError, Subject
 from anabranch.flow import Flow
 from anabranch.io.sink import Receipt
-from anabranch.io.transaction import prepare
+from anabranch.io.two_phase_commit import prepare
 from anabranch.planning.plan import Plan
 
 WAITING = " (waiting)"

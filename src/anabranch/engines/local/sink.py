@@ -19,7 +19,7 @@ from anabranch.engines.local.outlet import Outlet
 from anabranch.engines.local.region import RegionRun
 from anabranch.flow import Flow
 from anabranch.io.sink import Sink
-from anabranch.io.transaction import Transactions
+from anabranch.io.two_phase_commit import Transactions
 from anabranch.operators.base import KernelContext
 from anabranch.planning.plan import RegionPlan
 from anabranch.planning.regions import Region

@@ -30,7 +30,13 @@ from anabranch.io.source import Chunk, Extent, Source
 from anabranch.io.staged import StagedSink
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs
 from anabranch.operators.keyed.keyed import KeyedBatch, KeyedState
-from anabranch.operators.row_wise.shapes import BatchOperator, Expand, Filter, attach, guarded
+from anabranch.operators.row_wise.map_filter_expand import (
+    BatchOperator,
+    Expand,
+    Filter,
+    attach,
+    guarded,
+)
 from anabranch.planning.profile import NANOSECONDS, OperatorProfile, Profile
 from anabranch.state.positions import Jumbo, Root
 from anabranch.state.tables.store import ObjectStore

@@ -181,7 +181,7 @@ SWITCH_ROWS = 1024
 
 
 class LocalBench:
-    """See `Bench` of `engines/measuring/calibration.py`.
+    """A `Bench` of the local engine.
 
     Args:
         batch_rows: Tuples of a jumbo tuple.

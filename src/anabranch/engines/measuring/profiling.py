@@ -24,13 +24,13 @@ import pyarrow as pa
 from anabranch.columns.hashing import hash_columns
 from anabranch.columns.schemas import without_dictionaries
 from anabranch.engines.measuring.processor import clock_ghz
-from anabranch.engines.memory import keep_freed_memory
+from anabranch.engines.process_memory import keep_freed_memory
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role, StateKind, Step
 from anabranch.io.reader import SourceReader, last_word
 from anabranch.io.source import Source
-from anabranch.io.transaction import Transactions
+from anabranch.io.two_phase_commit import Transactions
 from anabranch.operators.base import Kernel, KernelContext
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile

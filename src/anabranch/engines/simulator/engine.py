@@ -19,7 +19,7 @@ from anabranch.engines.simulator.simulation import Simulation
 from anabranch.errors import EngineError, Subject
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
-from anabranch.planning.for_flow import FlowModel
+from anabranch.planning.flow_problem import FlowModel
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.model import Model
 from anabranch.planning.plan import Plan

@@ -1,4 +1,4 @@
-"""The network of regions: one step of all of them, with what they share."""
+"""The network of regions: one step of all of them, what they share, and the latency of tuples."""
 
 from __future__ import annotations
 

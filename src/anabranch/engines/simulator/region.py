@@ -27,7 +27,7 @@ NO_LIMIT = float("inf")
 STEADY = 1e-9
 
 
-class RegionState(Enum):
+class IntakeState(Enum):
     """Whether a region takes tuples in."""
 
     OPEN = "open"
@@ -59,7 +59,7 @@ class SimulatedRegion:
         keys: KeyLoads | None = None,
     ) -> None:
         self.spec, self.keys = spec, keys
-        self.gate = RegionState.OPEN
+        self.gate = IntakeState.OPEN
         self._fixed, self._useful = shares, useful
         choice = spec.choice
         self.shape = (len(choice.pipelines), choice.replicas)
@@ -108,10 +108,10 @@ class SimulatedRegion:
 
     def able(self, seconds: float) -> Floats:
         """Tuples that each thread can handle in some time if it has a core."""
-        if self.gate is RegionState.PAUSED:
+        if self.gate is IntakeState.PAUSED:
             return np.zeros(self.shape)
         able = self._rate * seconds
-        if self.gate is RegionState.DRAINING:
+        if self.gate is IntakeState.DRAINING:
             able[0] = 0.0
         return able
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 
 from anabranch.errors import PlanError, Subject, nearest
-from anabranch.planning.documents import (
+from anabranch.planning.typed_json import (
     Amount,
     Index,
     Positive,

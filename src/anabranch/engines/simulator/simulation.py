@@ -22,7 +22,7 @@ from anabranch.engines.simulator.costs import (
 )
 from anabranch.engines.simulator.intake import SimulatedSources
 from anabranch.engines.simulator.network import Contention, Network, Waits
-from anabranch.engines.simulator.region import RegionState, SimulatedRegion
+from anabranch.engines.simulator.region import IntakeState, SimulatedRegion
 from anabranch.engines.simulator.scenario import COST, SELECTIVITY, Scenario, SwitchCost
 from anabranch.engines.simulator.shares import Floats, fixed_shares, key_loads, useful
 from anabranch.engines.simulator.totals import RunningTotals, Totals
@@ -87,7 +87,7 @@ class Simulation:
         )
         self.now_s = 0.0
         self.totals, self._counting = Totals(), RunningTotals()
-        self._weather = NoiseModel(self.scenario, machine, seed)
+        self._noise_model = NoiseModel(self.scenario, machine, seed)
         self._distances = Distances(machine)
         self.changing = Changing(self.scenario.switch)
         self.network = Network(
@@ -181,7 +181,7 @@ class Simulation:
         return self.intake.ended and self.network.waiting < DONE
 
     def _next_event(self) -> float:
-        found = min(self._weather.next_change(self.now_s + HAIR_S), self.changing.next_event())
+        found = min(self._noise_model.next_change(self.now_s + HAIR_S), self.changing.next_event())
         if self._moments:
             found = min(found, self._moments[0])
         if self.scenario.noise:
@@ -195,12 +195,12 @@ class Simulation:
     def _happen(self) -> None:
         """Whatever is due at this moment."""
         now = self.now_s + HAIR_S
-        stale = self._weather.next_change(self._refreshed_s + HAIR_S) <= now
+        stale = self._noise_model.next_change(self._refreshed_s + HAIR_S) <= now
         while self._moments and self._moments[0] <= now:
             self._moments.pop(0)
             stale = True
         if self.scenario.noise and self._noise_at <= now:
-            self._weather.draw_noise()
+            self._noise_model.draw_noise()
             self._noise_at = self.now_s + self.scenario.noise_s
             stale = True
         if self._drifting() and self._drift_at <= now:
@@ -225,7 +225,7 @@ class Simulation:
         self.waits.replaced(number, self.now_s)
         switch = self.scenario.switch
         if switch.dip_s > 0:
-            self._weather.dip(spec.name, self.now_s + switch.dip_s)
+            self._noise_model.dip(spec.name, self.now_s + switch.dip_s)
 
     # Costs
 
@@ -255,7 +255,7 @@ class Simulation:
         if costs is None:
             costs = region_costs(self._now_profile, choice, self._unit_s)
             self._costs[choice] = costs
-        region.set_costs(costs, self._weather.slow(region, self.now_s + HAIR_S), fetch_s)
+        region.set_costs(costs, self._noise_model.slow(region, self.now_s + HAIR_S), fetch_s)
         network_s = self._distances.network_s(region, producers)
         self.waits.set_ways(number, network_s, self._now_profile.visits[first.name])
 
@@ -349,7 +349,7 @@ class Changing:
                 self.moved_buckets += buckets
                 self.pause_s = max(self.pause_s, pause_s)
                 self._under_way[number] = _Change(spec, pause_s)
-                region.gate = RegionState.DRAINING
+                region.gate = IntakeState.DRAINING
 
     def next_event(self) -> float:
         """When a pause ends."""
@@ -361,10 +361,10 @@ class Changing:
         """Regions that go on under their new plan now; those that are drained begin to pause."""
         for number, change in list(self._under_way.items()):
             region = regions[number]
-            if region.gate is RegionState.DRAINING and region.drained:
-                region.gate = RegionState.PAUSED
+            if region.gate is IntakeState.DRAINING and region.drained:
+                region.gate = IntakeState.PAUSED
                 change.until_s = now_s + change.pause_s
-            if region.gate is RegionState.PAUSED and change.until_s <= now_s:
+            if region.gate is IntakeState.PAUSED and change.until_s <= now_s:
                 del self._under_way[number]
                 self.done_s = now_s
                 yield number, change.spec
@@ -377,7 +377,7 @@ def _moving(old: RegionSpec, new: RegionSpec) -> int:
     return len(moved(old.bucket_map, new.bucket_map))
 
 
-# Weather: how slow each thread is by its place, by chance, and after a change of plan.
+# Noise model: how slow each thread is by its place, by chance, and after a change of plan.
 
 
 class NoiseModel:

@@ -20,8 +20,8 @@ from anabranch.engines.checkpoint.sinks import Sinks
 from anabranch.engines.checkpoint.state_files import StateFile, chain
 from anabranch.engines.spark.intake import Intake, Share, shares_from_json, shares_to_json
 from anabranch.engines.spark.layout import StageLayout
-from anabranch.engines.spark.program import Batch, JobResult, Program, RegionState
 from anabranch.engines.spark.state_loader import sweep
+from anabranch.engines.spark.task_inputs import Batch, JobResult, Program, SavedRegion
 from anabranch.engines.spark.task_report import StateSaved, TaskReport
 from anabranch.errors import StateError, Subject
 from anabranch.io.sink import Receipt
@@ -145,7 +145,7 @@ class Batches:
         if last is not None:
             for region in self._program.regions:
                 files = tuple(f for f in last.state if f.region == region)
-                state[region] = RegionState(tuple(last.latest.get(region, ())), files)
+                state[region] = SavedRegion(tuple(last.latest.get(region, ())), files)
         return Batch(
             version,
             self._checkpoint.token,

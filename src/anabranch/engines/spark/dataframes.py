@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from anabranch.engines.spark.program import Batch, Program
+from anabranch.engines.spark.task_inputs import Batch, Program
 from anabranch.errors import BuildError, SourceError
 from anabranch.io.spark.dataframe_source import DataFrameSource
 from anabranch.state.positions import FIRST, Ints, Jumbo, Positions, Root

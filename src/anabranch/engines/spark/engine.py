@@ -30,10 +30,10 @@ from anabranch.engines.spark.failures import first_line, of_java
 from anabranch.engines.spark.job import run_job
 from anabranch.engines.spark.model import USUAL, SparkModel
 from anabranch.engines.spark.observe import Skipped, observation_of, percentile, reconfiguration_of
-from anabranch.engines.spark.program import Program
 from anabranch.engines.spark.session import session, tune, use
 from anabranch.engines.spark.sinks import spark_sinks
 from anabranch.engines.spark.state_loader import remove_cache
+from anabranch.engines.spark.task_inputs import Program
 from anabranch.engines.spark.workers import require_workers
 from anabranch.errors import AnabranchError, EngineError, StateError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted

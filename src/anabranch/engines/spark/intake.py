@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from anabranch.engines.spark.program import Program
+from anabranch.engines.spark.task_inputs import Program
 from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import EngineError, StateError
-from anabranch.io.slices import Cursor, Slice, take
 from anabranch.io.source import Record, Source, unread
+from anabranch.io.splits import Cursor, Slice, take
 from anabranch.planning.plan import Plan
 
 FOREVER_S = 1e9

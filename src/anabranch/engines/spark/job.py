@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 from pyspark.traceback_utils import SCCallSiteSync
 
-from anabranch.engines.spark import wire
+from anabranch.engines.spark import shuffle_rows as wire
 from anabranch.engines.spark.failures import OF_SPARK, job_failure
-from anabranch.engines.spark.layout import StageLayout, Station
-from anabranch.engines.spark.program import Batch, JobResult
+from anabranch.engines.spark.layout import RegionStage, StageLayout
 from anabranch.engines.spark.task import run_task
+from anabranch.engines.spark.task_inputs import Batch, JobResult
 from anabranch.engines.spark.task_report import TaskReport
 from anabranch.engines.spark.workers import this_python
 from anabranch.planning.regions import RegionKind
@@ -98,7 +98,7 @@ def regions_of(layout: StageLayout, stage: int) -> list[str]:
     return [station.region.name for station in working or here]
 
 
-def _at_an_end(station: Station) -> bool:
+def _at_an_end(station: RegionStage) -> bool:
     return station.region.kind in (RegionKind.SOURCE, RegionKind.SINK)
 
 

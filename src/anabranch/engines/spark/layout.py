@@ -42,7 +42,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Station:
+class RegionStage:
     """Where the replicas of one region run.
 
     Attributes:
@@ -70,7 +70,7 @@ class Station:
 class StageLayout:
     """Stations in topological order, the links between them, and how many tasks a stage has."""
 
-    stations: dict[str, Station]
+    stations: dict[str, RegionStage]
     links: tuple[Link, ...]
     tasks: tuple[int, ...]
 
@@ -87,7 +87,7 @@ class StageLayout:
         """Links that enter a region."""
         return [link for link in self.links if link.consumer == region]
 
-    def roots(self, stage: int, task: int) -> list[tuple[Station, int]]:
+    def roots(self, stage: int, task: int) -> list[tuple[RegionStage, int]]:
         """The stations that a task begins with, and the number of the replica: one, as it is."""
         return [
             (s, task - s.first_task)
@@ -110,7 +110,7 @@ def layout(flow: Flow, plan: Plan) -> StageLayout:
     """
     found = regions(flow)
     edges, sources = region_edges(flow, found), flow.sources()
-    stations: dict[str, Station] = {}
+    stations: dict[str, RegionStage] = {}
     links: list[Link] = []
     tasks: list[int] = []
     for region in found:
@@ -135,7 +135,7 @@ def layout(flow: Flow, plan: Plan) -> StageLayout:
             reads = region.kind is RegionKind.SOURCE
             pushed = reads and sources[region.name].pushed
             replicas = 1 if pushed else replicas
-            station = Station(region, stage, tasks[stage], replicas, False, reads, pushed)
+            station = RegionStage(region, stage, tasks[stage], replicas, False, reads, pushed)
             tasks[stage] += replicas
         stations[region.name] = station
         links += [
@@ -145,7 +145,7 @@ def layout(flow: Flow, plan: Plan) -> StageLayout:
     return StageLayout(stations, tuple(sorted(links, key=lambda link: link.number)), tuple(tasks))
 
 
-def _stays(flow: Flow, region: Region, replicas: int, producer: Station) -> bool:
+def _stays(flow: Flow, region: Region, replicas: int, producer: RegionStage) -> bool:
     """Whether every tuple may be worked on in the task that made it."""
     if producer.pushed and region.kind is RegionKind.STATELESS:
         return True

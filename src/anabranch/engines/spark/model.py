@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from functools import partial
 from math import ceil
 
-from anabranch.engines.spark.layout import StageLayout, Station, layout
+from anabranch.engines.spark.layout import RegionStage, StageLayout, layout
+from anabranch.engines.spark.task_inputs import RUN_ROWS, SCAN_ROWS
 from anabranch.flow import Flow
 from anabranch.planning.models.model import Bounds
 from anabranch.planning.models.spark import Slots, SparkCosts, Task, TaskPhase, batch_s
@@ -165,9 +166,6 @@ def _price(plan: Plan) -> tuple[int, int]:
 # what combines before a shuffle passes on no more than one tuple for each key and task, and changes
 # are told once for each key and batch.
 
-SCAN_ROWS, RUN_ROWS = 1 << 17, 1 << 20
-"""What a task reads and releases at once (`task.py` and `replica.py`)."""
-
 
 def predicted_batch_s(
     flow: Flow,
@@ -249,7 +247,7 @@ class _Stages:
             found.append([self._task(station, replica) for station, replica in roots])
         return found
 
-    def _task(self, root: Station, replica: int) -> Task:
+    def _task(self, root: RegionStage, replica: int) -> Task:
         phases: list[TaskPhase] = []
         for station in self._family(root):
             share = self._share(station, replica)
@@ -265,7 +263,7 @@ class _Stages:
             shuffled = self._into[entry] * self._share(root, replica)
         return Task(tuple(phases), shuffled, self._profile.by_name[entry].tuple_bytes)
 
-    def _jumbos_of(self, station: Station, share: float) -> float:
+    def _jumbos_of(self, station: RegionStage, share: float) -> float:
         """Jumbo tuples that a replica works on, one after another.
 
         What needs no order is worked on as it comes; what does is gathered, and then released in
@@ -275,12 +273,12 @@ class _Stages:
             return self._jumbos / station.replicas
         return ceil(self._into[station.region.steps[0]] * share / RUN_ROWS)
 
-    def _family(self, root: Station) -> list[Station]:
+    def _family(self, root: RegionStage) -> list[RegionStage]:
         """The stations of one task, in the order of the stream."""
         place = (root.stage, root.first_task)
         return [s for s in self._layout.stations.values() if (s.stage, s.first_task) == place]
 
-    def _pipelines(self, station: Station) -> tuple[tuple[str, ...], ...]:
+    def _pipelines(self, station: RegionStage) -> tuple[tuple[str, ...], ...]:
         if station.region.kind is RegionKind.SOURCE:
             return (station.region.steps,)
         return self._plan.region(station.region.name).pipelines
@@ -297,7 +295,7 @@ class _Stages:
             seconds += written * self._costs.sink_byte_ns / 1e9
         return seconds
 
-    def _share(self, station: Station, replica: int) -> float:
+    def _share(self, station: RegionStage, replica: int) -> float:
         """Part of a region's work that one of its replicas does.
 
         All replicas of a shared region see every tuple, and each works for its own buckets.

@@ -1,4 +1,4 @@
-"""From what tasks report to what an engine observes."""
+"""From the reports of tasks to observations: rates, costs, and who worked how long."""
 
 from __future__ import annotations
 

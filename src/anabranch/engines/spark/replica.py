@@ -1,7 +1,7 @@
 """One replica at work in a task: gate, channel, pipelines as threads, and where results go.
 
-A station that restores order waits until all of the batch is there; the others work on what comes.
-Results go into stations of the same task, or into the outbox, dealt out by the plan.
+A replica that restores order waits until all of the batch is there; the others work on what comes.
+Results go into replicas of the same task, or into the outbox, dealt out by the plan.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ import numpy as np
 from anabranch.engines.bucket_loads import BucketLoads, Loads
 from anabranch.engines.channel import Channel
 from anabranch.engines.routing import Router
-from anabranch.engines.spark.layout import Link, StageLayout, Station
+from anabranch.engines.spark.layout import Link, RegionStage, StageLayout
 from anabranch.engines.spark.meter import StepMeter
-from anabranch.engines.spark.program import Batch, Program
+from anabranch.engines.spark.shuffle_rows import Outbox
+from anabranch.engines.spark.task_inputs import RUN_ROWS, Batch, Program
 from anabranch.engines.spark.task_report import StepWork
-from anabranch.engines.spark.wire import Outbox
 from anabranch.operators.base import Kernel
 from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.gate import Gate
 from anabranch.state.positions import START, Jumbo, Root
 
-RUN_ROWS = 1 << 20
 CHANGELOG_ROWS = 1 << 22
 """Changes are told once per call, so a step that tells changes gets as much at a time as it can."""
 CONDENSE_ROWS = 1 << 20
@@ -43,7 +42,7 @@ class TaskReplica:
         self,
         program: Program,
         batch: Batch,
-        station: Station,
+        station: RegionStage,
         replica: int,
         outbox: Outbox,
         *,

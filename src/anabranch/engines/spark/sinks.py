@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch.engines.checkpoint.sinks import OUTBOX, OutboxStage, Sinks
 from anabranch.engines.checkpoint.state_files import state_name
 from anabranch.engines.checkpoint.storage import Storage, with_scheme
-from anabranch.engines.spark.program import Batch, Program
 from anabranch.engines.spark.replica import TaskReplica
+from anabranch.engines.spark.task_inputs import Batch, Program
 from anabranch.io.sink import Receipt
-from anabranch.io.transaction import prepare
+from anabranch.io.two_phase_commit import prepare
 
 
 def write_sink(

@@ -28,7 +28,6 @@ from anabranch.engines.checkpoint.state_files import (
 from anabranch.engines.checkpoint.storage import storage_at
 from anabranch.engines.jumbo_ipc import from_bytes, to_bytes
 from anabranch.engines.spark.meter import Meter
-from anabranch.engines.spark.program import Batch, Program, RegionState
 from anabranch.engines.spark.replica import TaskReplica
 from anabranch.engines.spark.state_cache import (
     StateCache,
@@ -36,6 +35,7 @@ from anabranch.engines.spark.state_cache import (
     all_caches,
     cache_directory,
 )
+from anabranch.engines.spark.task_inputs import Batch, Program, SavedRegion
 from anabranch.engines.spark.task_report import StateSaved, StateWritten, Work
 from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.positions import Jumbo
@@ -66,7 +66,7 @@ class StateLoader:
         if run.channel is None or not self._remembers(run, run.channel):
             return
         with self._meter.of(Work.STATE), self._meter.of(Work.LOAD):
-            before = self._batch.state.get(run.region.name, RegionState())
+            before = self._batch.state.get(run.region.name, SavedRegion())
             ports = len(self._program.contexts[run.region.steps[0]].inputs)
             waiting: Waiting = [None] * ports
             missing = self._from_cache(run, run.channel, before, waiting)
@@ -86,7 +86,7 @@ class StateLoader:
             name = state_name(
                 self._batch.version, region.name, run.replica, self._batch.token, self._attempt
             )
-            before = self._batch.state.get(region.name, RegionState())
+            before = self._batch.state.get(region.name, SavedRegion())
             whole = should_snapshot(before.files, region.name, buckets)
             waiting = run.gate.leftover()
             if not self._keeps(run.channel, waiting):
@@ -110,7 +110,7 @@ class StateLoader:
         return stores or waits or channel.region.name in self._waited
 
     def _from_cache(
-        self, run: TaskReplica, channel: Channel, before: RegionState, waiting: Waiting
+        self, run: TaskReplica, channel: Channel, before: SavedRegion, waiting: Waiting
     ) -> set[int]:
         """Take what this host has cached; the buckets that it has not are left."""
         mine = set(buckets_of(channel))
@@ -141,7 +141,7 @@ class StateLoader:
         self,
         run: TaskReplica,
         channel: Channel,
-        before: RegionState,
+        before: SavedRegion,
         missing: set[int],
         waiting: Waiting,
     ) -> None:

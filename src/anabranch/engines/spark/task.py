@@ -22,15 +22,16 @@ from anabranch.engines.channel import Channel
 from anabranch.engines.checkpoint.sinks import OutboxStage
 from anabranch.engines.checkpoint.storage import Storage
 from anabranch.engines.jumbo_ipc import unpack
-from anabranch.engines.memory import freeze_modules, keep_freed_memory
-from anabranch.engines.spark import wire
+from anabranch.engines.process_memory import freeze_modules, keep_freed_memory
+from anabranch.engines.spark import shuffle_rows as wire
 from anabranch.engines.spark.dataframes import frontier_after, joined, read_rows
-from anabranch.engines.spark.layout import Link, Station
+from anabranch.engines.spark.layout import Link, RegionStage
 from anabranch.engines.spark.meter import Meter
-from anabranch.engines.spark.program import Batch, Program
 from anabranch.engines.spark.replica import TaskReplica
+from anabranch.engines.spark.shuffle_rows import Outbox
 from anabranch.engines.spark.sinks import write_sink
 from anabranch.engines.spark.state_loader import StateLoader
+from anabranch.engines.spark.task_inputs import SCAN_ROWS, Batch, Program
 from anabranch.engines.spark.task_report import (
     ReplicaWork,
     SourceRead,
@@ -38,16 +39,13 @@ from anabranch.engines.spark.task_report import (
     TaskReport,
     Work,
 )
-from anabranch.engines.spark.wire import Outbox
 from anabranch.engines.spark.workers import end_quietly
 from anabranch.errors import AnabranchError
 from anabranch.io.reader import last_word
 from anabranch.io.sink import Receipt
-from anabranch.io.slices import Cursor, SliceReader
+from anabranch.io.splits import Cursor, SliceReader
 from anabranch.planning.regions import RegionKind
 from anabranch.state.positions import FIRST, START, Jumbo, Root, end, meet
-
-SCAN_ROWS = 1 << 17
 
 
 def run_task(
@@ -96,7 +94,7 @@ class TaskRun:
                 return
             station, replica = found[0]
             run = self._run(station, replica)
-            keeper = StateLoader(self._program, self._batch, self._attempt, self._meter)
+            loader = StateLoader(self._program, self._batch, self._attempt, self._meter)
             if station.region.kind is RegionKind.SOURCE:
                 for _ in batches:  # the row that made this task
                     pass
@@ -108,7 +106,7 @@ class TaskRun:
                     yield row
                 if failed:
                     return
-            yield from self._finish(run, keeper)
+            yield from self._finish(run, loader)
         except AnabranchError as error:
             self._outbox = Outbox(self._layout, self._stage)
             self._outbox.failure(error)
@@ -117,7 +115,7 @@ class TaskRun:
             for each in self._runs:
                 each.abandon()  # however it ended: the worker lives on
 
-    def _run(self, station: Station, replica: int) -> TaskReplica:
+    def _run(self, station: RegionStage, replica: int) -> TaskReplica:
         run = TaskReplica(self._program, self._batch, station, replica, self._outbox)
         self._runs.append(run)
         return run
@@ -163,8 +161,8 @@ class TaskRun:
                 runs[name].emit(jumbo, START)
                 yield from self._outbox.drain()
         for run in runs.values():
-            keeper = StateLoader(self._program, self._batch, self._attempt, self._meter)
-            yield from self._finish(run, keeper)
+            loader = StateLoader(self._program, self._batch, self._attempt, self._meter)
+            yield from self._finish(run, loader)
             self._sources = {}  # told once
 
     def _take(
@@ -211,14 +209,14 @@ class TaskRun:
 
     # Output
 
-    def _finish(self, run: TaskReplica, keeper: StateLoader) -> Iterator[pa.RecordBatch]:
+    def _finish(self, run: TaskReplica, loader: StateLoader) -> Iterator[pa.RecordBatch]:
         """Let every station work, in the order of the stream, and report."""
         stations = list(run.family())
         state: list[StateSaved] = []
         sinks: dict[str, Receipt | None] = {}
         try:
             for station in stations:
-                keeper.load(station)
+                loader.load(station)
                 with self._meter.of(Work.COMPUTE):
                     station.finish()
                 station.pass_on()
@@ -226,14 +224,14 @@ class TaskRun:
                 if station.region.kind is RegionKind.SINK:
                     with self._meter.of(Work.SINK):
                         sinks[station.region.name] = write_sink(
-                            self._program, self._batch, station, keeper.storage, self._attempt
+                            self._program, self._batch, station, loader.storage, self._attempt
                         )
-                if (saved := keeper.save(station)) is not None:
+                if (saved := loader.save(station)) is not None:
                     state.append(saved)
         except Exception:
             for name, receipt in sinks.items():
                 with suppress(AnabranchError):  # whatever stays is swept later
-                    self._abort(name, receipt, keeper.storage)
+                    self._abort(name, receipt, loader.storage)
             raise
         yield from self._outbox.drain()
         self._outbox.report(self._report(stations, tuple(state), sinks))

@@ -16,7 +16,7 @@ import msgspec
 from anabranch.engines.bucket_loads import Loads
 from anabranch.errors import EngineError, Subject
 from anabranch.io.sink import Receipt
-from anabranch.io.slices import Cursor
+from anabranch.io.splits import Cursor
 from anabranch.operators.base import Counters
 
 FORMAT = 2

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.columns.groups import Runs
+from anabranch.columns.grouped_rows import Runs
 from anabranch.state.positions import Ints, Positions
 from anabranch.state.tables.values import dtype_of, from_arrow, to_arrow
 

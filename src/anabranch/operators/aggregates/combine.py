@@ -17,7 +17,7 @@ from anabranch.columns.key_words import KeyKind, group_codes, kind_of, text_code
 from anabranch.columns.schemas import columns_of
 from anabranch.errors import BuildError, Subject
 from anabranch.graph import StreamType
-from anabranch.operators.aggregates.aggregation import Aggregation, decoded_key, in_sequence
+from anabranch.operators.aggregates.base import Aggregation, decoded_key, in_sequence
 from anabranch.operators.aggregates.functions import Accumulators
 from anabranch.operators.aggregates.windows import TimeWindow
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs

@@ -16,7 +16,7 @@ from enum import Enum
 import pyarrow as pa
 import pyarrow.types as pt
 
-from anabranch.columns.groups import Runs
+from anabranch.columns.grouped_rows import Runs
 from anabranch.columns.schemas import columns_of
 from anabranch.errors import SchemaError
 from anabranch.operators.aggregates.accumulators import (

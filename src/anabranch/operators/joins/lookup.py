@@ -15,7 +15,7 @@ from anabranch.columns.schemas import check_key_types, column_names, columns_of
 from anabranch.errors import BuildError, SchemaError, Subject, chosen
 from anabranch.graph import StreamType
 from anabranch.operators.base import Kernel, KernelContext, required_key
-from anabranch.operators.row_wise.shapes import BatchKernel, Expand
+from anabranch.operators.row_wise.map_filter_expand import BatchKernel, Expand
 from anabranch.state.positions import Ints
 from anabranch.state.tables.row_segment import Segment, key_hashes, same_keys
 

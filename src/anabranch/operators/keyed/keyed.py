@@ -25,7 +25,12 @@ from anabranch.operators.base import (
     key_columns,
 )
 from anabranch.operators.decorator import decorator
-from anabranch.operators.row_wise.shapes import BatchOperator, attach, guarded, to_parents
+from anabranch.operators.row_wise.map_filter_expand import (
+    BatchOperator,
+    attach,
+    guarded,
+    to_parents,
+)
 from anabranch.state.positions import Ints, Jumbo, Root
 from anabranch.state.tables.keyed_table import KeyedTable
 from anabranch.state.tables.table_store import TableStore

@@ -32,7 +32,7 @@ from anabranch.operators.base import (
     whole_of,
 )
 from anabranch.operators.decorator import Decorated, decorator
-from anabranch.operators.row_wise.shapes import to_parents
+from anabranch.operators.row_wise.map_filter_expand import to_parents
 from anabranch.state.positions import Ints, Jumbo, Positions, Root, emission_index
 from anabranch.state.tables.store import ObjectStore
 

@@ -19,7 +19,7 @@ from anabranch.columns.key_words import KeyKind, distinct_rows, kind_of, words_o
 from anabranch.columns.schemas import check_key_types, columns_of
 from anabranch.errors import BuildError, SchemaError, Subject, chosen, is_count
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators.aggregates.aggregation import Emit
+from anabranch.operators.aggregates.base import Emit
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, flag_of, key_columns
 from anabranch.state.positions import LAST, Ints, Jumbo, Positions, Root, emission_index, is_end
 from anabranch.state.tables.row_segment import key_hashes

@@ -1,6 +1,6 @@
 """Parse: a column of texts, one JSON object or one CSV record each, becomes columns.
 
-How texts are read is said in `grammars.py`; here is the step that does it, and what becomes of bad
+`columns/text_parsers.py` reads the texts; here are the step that does it, and the treatment of bad
 ones. Where a text is all that a row has, as in the lines of a file, one that its grammar calls
 blank is no bad row but none: it is passed over, as readers of such files do.
 """
@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.columns.grammars import BLANK, Csv, Grammar, Json, Parsed, nullable
 from anabranch.columns.schemas import SchemaLike, columns_of, schema
+from anabranch.columns.text_parsers import BLANK, Csv, Grammar, Json, Parsed, nullable
 from anabranch.errors import BuildError, OperatorError, SchemaError, Subject
 from anabranch.graph import StreamType
 from anabranch.operators.base import (
@@ -25,7 +25,7 @@ from anabranch.operators.base import (
     describe_row,
     on_error_of,
 )
-from anabranch.operators.row_wise.shapes import BatchKernel, Map, attach, rejected
+from anabranch.operators.row_wise.map_filter_expand import BatchKernel, Map, attach, rejected
 from anabranch.state.positions import Jumbo, Root
 
 PARSE_CSV = Subject("operator", "parse_csv")

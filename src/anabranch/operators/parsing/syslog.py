@@ -32,7 +32,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anabranch.columns.grammars import Parsed
+from anabranch.columns.text_parsers import Parsed
 from anabranch.columns.times import UTC_NAME, in_utc, required_zone
 from anabranch.errors import BuildError, Subject
 from anabranch.operators.base import OnError

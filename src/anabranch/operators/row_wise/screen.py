@@ -16,7 +16,12 @@ import pyarrow as pa
 from anabranch.errors import OperatorError
 from anabranch.operators.base import Kernel, KernelContext, OnError, Outputs
 from anabranch.operators.decorator import decorator
-from anabranch.operators.row_wise.shapes import BatchFunction, BatchKernel, Filter, rejected
+from anabranch.operators.row_wise.map_filter_expand import (
+    BatchFunction,
+    BatchKernel,
+    Filter,
+    rejected,
+)
 from anabranch.state.positions import Jumbo, Root
 
 

@@ -39,7 +39,7 @@ ByKey = dict[tuple[int, Any], tuple[tuple[int, int], list[Arrival]]]
 """By bucket and key: what orders the key, and its arrivals."""
 
 
-class Arrivals:
+class ArrivalReader:
     """Reads batches for one kernel.
 
     Args:

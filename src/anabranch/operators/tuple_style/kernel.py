@@ -21,7 +21,7 @@ from anabranch.columns.times import duration
 from anabranch.errors import BufferLimitError, OperatorError
 from anabranch.graph import StateKind
 from anabranch.operators.base import Kernel, KernelContext, OnError, Outputs, SkippedAt, failure
-from anabranch.operators.tuple_style.arrivals import Arrival, Arrivals, KeyLocations
+from anabranch.operators.tuple_style.arrivals import Arrival, ArrivalReader, KeyLocations
 from anabranch.operators.tuple_style.invocation import (
     Emission,
     Invocation,
@@ -58,7 +58,7 @@ class TupleKernel(Kernel):
         self._places = KeyLocations(
             operator.key, context.routing, context.buckets, context.inputs[0].schema
         )
-        self._arrivals = Arrivals(context, operator, self._places)
+        self._arrivals = ArrivalReader(context, operator, self._places)
         self._indexed_arrivals = 0
         self._quick = self._quick_replay() if applies_to(context, operator) else None
         self._strange_entries = False  # such as an operator with other properties left behind

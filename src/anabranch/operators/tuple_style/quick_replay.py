@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from anabranch.columns.groups import Runs
+from anabranch.columns.grouped_rows import Runs
 from anabranch.columns.python_values import exact_array
 from anabranch.columns.rows import UNREADABLE, python_values, row_class
 from anabranch.errors import OperatorError

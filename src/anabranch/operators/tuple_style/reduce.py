@@ -15,7 +15,7 @@ import pyarrow as pa
 from anabranch.columns.schemas import SchemaLike
 from anabranch.errors import BuildError, OperatorError, Subject, chosen
 from anabranch.graph import StateKind, StreamType
-from anabranch.operators.aggregates.aggregation import Emit
+from anabranch.operators.aggregates.base import Emit
 from anabranch.operators.aggregates.combine import group_rows
 from anabranch.operators.base import Kernel, KernelContext, Outputs, function_of, key_columns
 from anabranch.operators.tuple_style.invocation import Invocation, Reason

@@ -1,4 +1,4 @@
-"""Barrier: one tuple of each of several streams makes one tuple (Joker's *exactly 1*)."""
+"""Zip: one tuple of each of several streams makes one tuple (Joker's *exactly 1*)."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from anabranch.planning.documents import Amount
+from anabranch.planning.typed_json import Amount
 
 
 @dataclass(frozen=True)

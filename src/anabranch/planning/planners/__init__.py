@@ -1,1 +1,1 @@
-"""Planners, one file each; `registry.py` has them by name."""
+"""Planners, a family per file; `registry.py` has them by name."""

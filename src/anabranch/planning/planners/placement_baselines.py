@@ -1,4 +1,4 @@
-"""First-fit: replicas in the order of the streams, each on the first socket with room (Table 6)."""
+"""The placements that BriskStream compares RLAS with (Table 6): first-fit, round-robin, none."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from anabranch.planning.planners.search.placing import Placing, unplaced
 def first_fit(
     problem: Problem, replicas: Sequence[int] | None = None, input_rate: float | None = None
 ) -> Answer:
-    """RLAS's replicas, placed so; constraints are relaxed until all have a place.
+    """Place each of RLAS's replicas on the first socket that has capacity left.
 
-    The throughput is that of sinks, summed up, slowed down by the worst overload.
+    Constraints are relaxed until all have a place. The throughput is that of sinks, summed up,
+    slowed down by the worst overload.
 
     Args:
         problem: What to plan.

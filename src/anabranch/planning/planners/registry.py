@@ -1,4 +1,4 @@
-"""Planners by name, one file each."""
+"""Planners by name."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from anabranch.columns.key_words import (
 )
 from anabranch.state.tables.change_log import ChangeLog
 from anabranch.state.tables.slab import Slab
-from anabranch.state.tables.slabs import Moved, Renumber, Slabs
+from anabranch.state.tables.slab_set import Moved, Renumber, Slabs
 from anabranch.state.tables.values import boxed, from_arrow, to_arrow
 
 _SETTLE_ROWS = 1 << 16

@@ -1,4 +1,7 @@
-"""The dashboard: a server of this process that shows a run while it runs, or a journal."""
+"""The dashboard: a server of this process that shows a run while it runs, or a journal.
+
+It answers with the page, its history and its stream of news, and takes changes by hand.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,151 @@
+"""What a task must know: the program (the same for a whole run) and the batch it works on.
+
+Both go to the Python workers: the program once, by broadcast, the batch with each job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pyspark import cloudpickle
+
+from anabranch.engines.checkpoint.state_files import StateFile
+from anabranch.engines.spark.layout import StageLayout, layout
+from anabranch.engines.spark.task_report import TaskReport
+from anabranch.errors import BuildError, Subject
+from anabranch.flow import Flow
+from anabranch.io.sink import Sink
+from anabranch.io.source import Record, Source
+from anabranch.io.splits import Cursor, Slice
+from anabranch.operators.base import KernelContext
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import Region, needs_order, regions
+
+SCAN_ROWS = 1 << 17
+"""Rows that a task reads at once."""
+RUN_ROWS = 1 << 20
+"""Rows that a gate releases at once."""
+
+
+class Program:
+    """A flow, and what follows from it alone.
+
+    Args:
+        flow: The application.
+        checkpoint: Where state files go.
+        cache: Name of the state cache that tasks of one host share.
+    """
+
+    def __init__(self, flow: Flow, checkpoint: str, cache: str) -> None:
+        self.flow, self.checkpoint, self.cache = flow, checkpoint, cache
+        self._layouts: dict[Plan, StageLayout] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What cannot be worked out again."""
+        return {
+            "flow": self.flow,
+            "checkpoint": self.checkpoint,
+            "cache": self.cache,
+            "_layouts": {},
+        }
+
+    @cached_property
+    def contexts(self) -> dict[str, KernelContext]:
+        """Where each step stands."""
+        return self.flow.contexts()
+
+    @cached_property
+    def regions(self) -> dict[str, Region]:
+        """Regions by name."""
+        return {region.name: region for region in regions(self.flow)}
+
+    @cached_property
+    def ranks(self) -> dict[str, int]:
+        """The number of each source."""
+        return {name: rank for rank, name in enumerate(self.sources)}
+
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        """Sources by name."""
+        return self.flow.sources()
+
+    @cached_property
+    def sinks(self) -> dict[str, Sink]:
+        """The sinks by name."""
+        return self.flow.sinks()
+
+    @cached_property
+    def ordered(self) -> dict[str, bool]:
+        """Whether order is restored in front of a region."""
+        return {name: needs_order(self.flow, region) for name, region in self.regions.items()}
+
+    def body(self, step: str) -> Any:
+        """What the user gave for a step: a source, an operator, a sink."""
+        return self.flow.graph.steps[step].body
+
+    def layout(self, plan: Plan) -> StageLayout:
+        """Stages and tasks of a plan."""
+        if plan not in self._layouts:
+            self._layouts = {plan: layout(self.flow, plan)}  # plans change rarely, and for good
+        return self._layouts[plan]
+
+    def packed(self) -> bytes:
+        """For the workers; what cannot be sent there is told before anything runs."""
+        try:
+            data: bytes = cloudpickle.dumps(self)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            raise BuildError(
+                Subject("flow", self.flow.name),
+                "operators, sources and sinks that can be sent to Spark's workers",
+                f"{type(error).__name__}: {error}",
+                "open files, connections and locks inside the functions that use them",
+            ) from error
+        return data
+
+
+@dataclass(frozen=True)
+class SavedRegion:
+    """What a region's replicas begin a batch with.
+
+    Attributes:
+        cached: By replica of the batch before, the name under which its state was cached, and its
+            buckets.
+        files: The files that hold the same, oldest first.
+    """
+
+    cached: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    files: tuple[StateFile, ...] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch, as its tasks see it.
+
+    Attributes:
+        version: Number of the batch, and of the state that it makes.
+        token: Of the run that owns the checkpoint; part of every file name.
+        plan: What it runs under.
+        slices: By source and reader, what to read.
+        cursors: By source, where it stood before.
+        over: Sources that have ended, or end with this batch whatever they read.
+        state: By region.
+        records: By source that stamps arrivals, the stamps of what this batch reads.
+    """
+
+    version: int
+    token: str
+    plan: Plan
+    slices: dict[str, list[list[Slice]]]
+    cursors: dict[str, Cursor]
+    over: frozenset[str] = frozenset()
+    state: dict[str, SavedRegion] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What the tasks of a job report."""
+
+    reports: list[TaskReport]
