@@ -25,7 +25,12 @@ class Guarantee(Enum):
     TRANSACTIONAL = "transactional"
     """The rows of a version become visible together, and once."""
     IDEMPOTENT = "idempotent"
-    """Rows are written again, and leave what they left before: an upsert by key."""
+    """Rows are written again, and leave what they left before: an upsert by key.
+
+    A driver that was taken over stops before its next commit, but one that is in the middle of a
+    commit cannot be stopped: its rows may come after newer ones. Keep the version with the key, and
+    let the higher one win, where two drivers may overlap.
+    """
     AT_LEAST_ONCE = "at least once"
     """Rows may be seen twice, with the same version."""
 

@@ -7,7 +7,7 @@ the checkpoint's outbox.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -103,14 +103,22 @@ class Sinks:
         if noted is not None or last.staged:
             self._note_delivered(last.version, durable=True)
 
-    def commit(self, manifest: Manifest) -> None:
-        """Make a version visible, if that was not done yet."""
+    def commit(self, manifest: Manifest, require_owned: Callable[[], None] = lambda: None) -> None:
+        """Make a version visible, if that was not done yet.
+
+        Args:
+            manifest: The version.
+            require_owned: Raises when another run took over. That run makes the version visible
+                itself, or has gone back behind it, so neither may happen here any more.
+        """
         if manifest.version <= self._shown:
             return
+        require_owned()
         for name, sink in self._sinks.items():
             sink.commit(manifest.version, manifest.receipts(name), self.stage)
         self._shown = manifest.version
         if manifest.staged:
+            require_owned()
             self._note_delivered(manifest.version)
 
     def clean(self, manifest: Manifest) -> None:

@@ -62,8 +62,8 @@ class Saver:
         last = self._checkpoint.last
         sources = self._flow.sources()
         require_same_parts(self._storage, sources, ended=last is not None and last.ended)
-        self._sinks.open(last)
         self._checkpoint.require_newest()
+        self._sinks.open(last)
         for run in self._parts.regions:
             if last is not None:
                 run.recall(last.counters)
@@ -106,7 +106,7 @@ class Saver:
                 "start again: the run goes on from the version before; and report this",
             )
         self._checkpoint.publish(manifest)
-        self._sinks.commit(manifest)
+        self._sinks.commit(manifest, self._checkpoint.require_owned)
         for run in self._parts.regions:
             for channel in run.channels:
                 channel.saved()
