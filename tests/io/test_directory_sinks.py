@@ -211,6 +211,33 @@ def test_a_process_killed_while_it_writes_leaves_whole_versions(folder):
     assert len(rows) == 2 * len(visible(folder))
 
 
+FULL_DISK = """
+import os, resource, signal, sys
+import pyarrow as pa
+import anabranch as ab
+from anabranch.errors import SinkError
+from anabranch.io.staged import MemoryStage
+from anabranch.io.two_phase_commit import prepare
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+rows = [pa.record_batch({"x": [os.urandom(8).hex() for _ in range(100_000)]}) for _ in range(3)]
+sink = getattr(ab, sys.argv[1])(sys.argv[2])
+sink.open(rows[0].schema)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+try:
+    prepare(sink, rows[0].schema, "000000000000-a", rows, MemoryStage())
+except SinkError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_is_told_and_nothing_is_left(kind, folder):
+    command = [sys.executable, "-c", FULL_DISK, kind, str(folder)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "File too large" in told
+    assert [name for name in os.listdir(folder) if "pending" in name] == []
+
+
 def test_earlier_output_is_not_overwritten_by_a_fresh_start(kind, folder):
     with_versions(kind, folder, 1)
     with pytest.raises(SinkError, match=r"out.*part-00000000.*overwrite=True"):

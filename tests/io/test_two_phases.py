@@ -170,6 +170,17 @@ def test_an_attempt_that_fails_leaves_nothing(tmp_path, storage, rows):
     assert left(tmp_path, storage) == []
 
 
+def test_why_an_attempt_failed_is_told_whatever_its_abort_does():
+    class Unabortable(type(ab.collect())):
+        def writer(self, schema, name, stage):
+            writer = super().writer(schema, name, stage)
+            writer.abort = lambda: 1 / 0
+            return writer
+
+    with pytest.raises(SinkError, match="column 'k' of type int64"):
+        prepare(Unabortable(), SCHEMA, "a", [pa.record_batch({"x": [1]})], MemoryStage())
+
+
 def test_what_is_aborted_leaves_nothing(tmp_path, storage):
     stage = OutboxStage(storage)
     table = PreparedTable(tmp_path / "rows.db")
@@ -298,3 +309,23 @@ def test_a_task_of_spark_that_fails_leaves_nothing_of_what_it_has_prepared(tmp_p
         with pytest.raises(SinkError, match="make some"):
             run.next()
         assert left(tmp_path, run.checkpoint.storage) == []
+
+
+def test_why_a_task_of_spark_failed_is_told_whatever_its_sinks_do_when_they_abort(tmp_path):
+    class Unabortable(type(ab.collect())):
+        def abort(self, receipts, stage):
+            raise ZeroDivisionError
+
+    class Full(type(ab.collect())):
+        def writer(self, schema, name, stage):
+            raise SinkError("second", "space", "none", "make some")
+
+    flow = ab.Flow("f")
+    rows = flow.source("rows", ab.memory([{"x": 1}]))
+    rows.sink("first", Unabortable())
+    rows.sink("second", Full())
+    with (
+        OneByOne(flow, tmp_path / "checkpoint", Plan.sequential(flow)) as run,
+        pytest.raises(SinkError, match="make some"),
+    ):
+        run.next()

@@ -335,11 +335,11 @@ class _HiddenFile(SinkWriter):
         return Receipt(self._name, self._rows)
 
     def abort(self) -> None:
-        with self._sink.named_errors():
-            if self._file is not None:
+        if self._file is not None:
+            with suppress(Exception):  # what it still holds may not fit on the disk
                 self._file.close()
-            with suppress(FileNotFoundError):
-                os.remove(self._path)
+        with self._sink.named_errors(), suppress(FileNotFoundError):
+            os.remove(self._path)
 
 
 def _columns(schema: pa.Schema) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from uuid import uuid4
 
 import pyarrow as pa
@@ -26,7 +27,8 @@ def prepare(
             writer.write(batch)
         return writer.prepare()
     except BaseException:
-        writer.abort()
+        with suppress(Exception):  # why it failed is the news
+            writer.abort()
         raise
 
 
