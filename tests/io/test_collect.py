@@ -100,6 +100,27 @@ def test_with_a_limit_the_last_rows_are_kept_and_the_others_counted(limit, kept,
     assert (rows(sink), sink.dropped) == (kept, dropped)
 
 
+@pytest.mark.parametrize(
+    ("limit", "kept"), [(0, []), (1, [6]), (3, [4, 5, 6]), (6, [*range(1, 7)])]
+)
+def test_a_version_that_is_delivered_again_is_counted_once(limit, kept):
+    sink = collect(limit=limit)
+    sink.begin(SCHEMA, -1)
+    sink.deliver(0, iter([batch(0, 1)]))
+    for _ in range(3):
+        sink.deliver(1, iter([batch(2, 3), batch(4, 5, 6)]))
+        assert (sink.table()["x"].to_pylist(), sink.dropped) == (kept, 7 - limit)
+
+
+def test_what_was_dropped_of_a_version_that_is_forgotten_is_not_counted():
+    sink = collect(limit=2)
+    sink.begin(SCHEMA, -1)
+    sink.deliver(0, iter([batch(0)]))
+    sink.deliver(1, iter([batch(1, 2, 3)]))
+    sink.begin(SCHEMA, 0)
+    assert (sink.table().num_rows, sink.dropped) == (0, 1)
+
+
 def test_without_a_limit_nothing_is_dropped():
     assert with_versions(3).dropped == 0
 
