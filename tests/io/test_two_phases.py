@@ -237,6 +237,50 @@ def test_committed_rows_do_not_stay_in_memory():
     assert stage._tables == {}
 
 
+class Unclosable(type(ab.collect())):
+    """Notes that it was closed, and raises."""
+
+    closed = False
+
+    def close(self):
+        self.closed = True
+        raise OSError("the connection is gone")
+
+
+def test_every_sink_is_closed_though_one_of_them_raises(storage):
+    sinks = {name: Unclosable() for name in "abc"}
+    with pytest.raises(OSError, match="the connection is gone"):
+        Sinks(sinks, dict.fromkeys(sinks, SCHEMA), storage).close()
+    assert all(sink.closed for sink in sinks.values())
+
+
+def test_a_sink_is_closed_though_what_it_holds_cannot_be_aborted():
+    class Unabortable(Unclosable):
+        def abort(self, receipts, stage):
+            raise OSError("it is held by another one")
+
+    sink = Unabortable()
+    with pytest.raises(OSError, match="gone"):
+        Transactions(sink).close()
+    assert sink.closed
+
+
+def test_names_of_attempts_without_a_checkpoint_begin_with_their_version(tmp_path):
+    named = []
+
+    class Naming(type(ab.collect())):
+        def writer(self, schema, name, stage):
+            named.append(name)
+            return super().writer(schema, name, stage)
+
+    out = Transactions(Naming())
+    out.open(SCHEMA)
+    for version in (0, 1):
+        out.write(batch(version))
+        out.commit(version)
+    assert [name.partition("-")[0] for name in named] == ["000000000000", "000000000001"]
+
+
 def test_the_positions_of_a_receipt_survive_a_manifest_and_a_report():
     positions = PositionRange((2**62, -(2**32), 0, 2**63 - 1, 3), (2**62, 0, 0, 0))
     receipt = Receipt("a", 7, positions=positions)

@@ -199,7 +199,8 @@ class Sink(Protocol):
     def sweep(self, version: int) -> None:
         """Remove what killed attempts at versions up to `version`, which is committed, have left.
 
-        Names of attempts begin with the twelve digits of their version.
+        Names of attempts begin with the twelve digits of their version. A run without a checkpoint
+        begins by sweeping all versions, since nobody has receipts of them.
         """
         return
 

@@ -8,6 +8,7 @@ the checkpoint's outbox.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -121,6 +122,17 @@ class Sinks:
             require_owned()
             self._note_delivered(manifest.version)
 
+    @contextmanager
+    def aborting(self, prepared: Mapping[str, Sequence[Receipt]]) -> Iterator[None]:
+        """Abort what is prepared, by sink, if what happens meanwhile fails."""
+        try:
+            yield
+        except BaseException:
+            for name, receipts in prepared.items():
+                with suppress(Exception):  # whatever stays is swept later
+                    self._sinks[name].abort(receipts, self.stage)
+            raise
+
     def clean(self, manifest: Manifest) -> None:
         """Remove what was delivered so long ago that no version to go back to needs it."""
         for file in self._storage.entries(OUTBOX):
@@ -134,9 +146,10 @@ class Sinks:
             sink.sweep(manifest.version)
 
     def close(self) -> None:
-        """Let go of what was not committed."""
-        for sink in self._sinks.values():
-            sink.close()
+        """Let go of what was not committed; every sink is closed, whatever the others do."""
+        with ExitStack() as closing:
+            for sink in reversed(list(self._sinks.values())):
+                closing.callback(sink.close)
 
     def _note_delivered(self, version: int, *, durable: bool = False) -> None:
         self._storage.write(DELIVERED, str(version).encode(), durable=durable)
