@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -300,6 +301,27 @@ def test_a_sink_of_four_methods_is_refused_and_told_what_is_missing():
     rows = ab.Flow("f").source("rows", ab.memory([{"x": 1}]))
     with pytest.raises(BuildError, match="a sink, got Old without traits, recover, writer, abort"):
         rows.sink("out", Old())
+
+
+def test_a_class_in_place_of_a_sink_or_a_source_is_refused():
+    flow = ab.Flow("f")
+    with pytest.raises(BuildError, match="a sink, got the class VersionedTable; call it"):
+        flow.source("rows", ab.memory([{"x": 1}])).sink("out", VersionedTable)
+    with pytest.raises(BuildError, match="a source, got the class MemorySource; call it"):
+        flow.source("more", type(ab.memory([{"x": 1}])))
+
+
+@pytest.mark.parametrize("kind", [ab.call, ab.each_batch])
+def test_errors_of_workers_name_the_function_that_stays_in_the_driver(kind):
+    sink = kind(print)
+    assert repr(pickle.loads(pickle.dumps(sink))) == repr(sink) == f"{kind.__name__} 'print'"
+
+
+def test_rows_that_differ_in_what_may_be_null_are_refused_with_their_fields():
+    sink, other = ab.collect(), pa.schema([pa.field("x", pa.int64(), nullable=False)])
+    rows = pa.record_batch({"x": [1]})
+    with pytest.raises(SinkError, match="columns x: int64 not null, got x: int64;"):
+        prepare(sink, other, "a", [rows], MemoryStage())
 
 
 def test_the_start_of_a_run_tells_what_its_sinks_guarantee():
