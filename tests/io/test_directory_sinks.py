@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from anabranch.errors import SinkError
 from anabranch.flow import Flow
 from anabranch.io import csv, files, jsonl, memory, parquet, read_back
-from anabranch.io.two_phase_commit import Transactions
+from anabranch.io.staged import MemoryStage
+from anabranch.io.two_phase_commit import Transactions, prepare
 from anabranch.running import run, start
 
 SINKS = {"parquet": parquet, "csv": csv, "jsonl": jsonl}
@@ -209,6 +210,57 @@ def test_a_process_killed_while_it_writes_leaves_whole_versions(folder):
     assert len(rows) >= 40
     assert rows == list(range(len(rows)))
     assert len(rows) == 2 * len(visible(folder))
+
+
+def test_a_format_that_changed_between_manifest_and_commit_is_refused(folder):
+    stage = MemoryStage()
+    before, after = parquet(folder), jsonl(folder)
+    before.open(SCHEMA)
+    receipt = prepare(before, SCHEMA, "000000000000-a", [batch(1)], stage)
+    with pytest.raises(SinkError, match=r"the format of the version before, parquet, got jsonl"):
+        after.recover(SCHEMA, 0, [receipt], stage)
+    assert visible(folder) == []
+    before.recover(SCHEMA, 0, [receipt], stage)
+    assert committed(folder) == [1]
+
+
+def test_a_file_ends_as_it_was_prepared(folder):
+    stage = MemoryStage()
+    before, after = parquet(folder), jsonl(folder)
+    before.open(SCHEMA)
+    receipts = [prepare(before, SCHEMA, f"{n:012d}-a", [batch(n)], stage) for n in range(3)]
+    after.commit(0, receipts[:1], stage)
+    after.commit(1, receipts[1:], stage)
+    names = ["part-00000000.parquet", "part-00000001-000.parquet", "part-00000001-001.parquet"]
+    assert visible(folder) == names
+    assert committed(folder) == [0, 1, 2]
+
+
+FULL_DISK = """
+import os, resource, signal, sys
+import pyarrow as pa
+import anabranch as ab
+from anabranch.errors import SinkError
+from anabranch.io.staged import MemoryStage
+from anabranch.io.two_phase_commit import prepare
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+rows = [pa.record_batch({"x": [os.urandom(8).hex() for _ in range(100_000)]}) for _ in range(3)]
+sink = getattr(ab, sys.argv[1])(sys.argv[2])
+sink.open(rows[0].schema)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+try:
+    prepare(sink, rows[0].schema, "000000000000-a", rows, MemoryStage())
+except SinkError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_is_told_and_nothing_is_left(kind, folder):
+    command = [sys.executable, "-c", FULL_DISK, kind, str(folder)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "File too large" in told
+    assert [name for name in os.listdir(folder) if "pending" in name] == []
 
 
 def test_earlier_output_is_not_overwritten_by_a_fresh_start(kind, folder):

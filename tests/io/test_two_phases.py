@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -170,6 +171,17 @@ def test_an_attempt_that_fails_leaves_nothing(tmp_path, storage, rows):
     assert left(tmp_path, storage) == []
 
 
+def test_why_an_attempt_failed_is_told_whatever_its_abort_does():
+    class Unabortable(type(ab.collect())):
+        def writer(self, schema, name, stage):
+            writer = super().writer(schema, name, stage)
+            writer.abort = lambda: 1 / 0
+            return writer
+
+    with pytest.raises(SinkError, match="column 'k' of type int64"):
+        prepare(Unabortable(), SCHEMA, "a", [pa.record_batch({"x": [1]})], MemoryStage())
+
+
 def test_what_is_aborted_leaves_nothing(tmp_path, storage):
     stage = OutboxStage(storage)
     table = PreparedTable(tmp_path / "rows.db")
@@ -226,6 +238,50 @@ def test_committed_rows_do_not_stay_in_memory():
     assert stage._tables == {}
 
 
+class Unclosable(type(ab.collect())):
+    """Notes that it was closed, and raises."""
+
+    closed = False
+
+    def close(self):
+        self.closed = True
+        raise OSError("the connection is gone")
+
+
+def test_every_sink_is_closed_though_one_of_them_raises(storage):
+    sinks = {name: Unclosable() for name in "abc"}
+    with pytest.raises(OSError, match="the connection is gone"):
+        Sinks(sinks, dict.fromkeys(sinks, SCHEMA), storage).close()
+    assert all(sink.closed for sink in sinks.values())
+
+
+def test_a_sink_is_closed_though_what_it_holds_cannot_be_aborted():
+    class Unabortable(Unclosable):
+        def abort(self, receipts, stage):
+            raise OSError("it is held by another one")
+
+    sink = Unabortable()
+    with pytest.raises(OSError, match="gone"):
+        Transactions(sink).close()
+    assert sink.closed
+
+
+def test_names_of_attempts_without_a_checkpoint_begin_with_their_version(tmp_path):
+    named = []
+
+    class Naming(type(ab.collect())):
+        def writer(self, schema, name, stage):
+            named.append(name)
+            return super().writer(schema, name, stage)
+
+    out = Transactions(Naming())
+    out.open(SCHEMA)
+    for version in (0, 1):
+        out.write(batch(version))
+        out.commit(version)
+    assert [name.partition("-")[0] for name in named] == ["000000000000", "000000000001"]
+
+
 def test_the_positions_of_a_receipt_survive_a_manifest_and_a_report():
     positions = PositionRange((2**62, -(2**32), 0, 2**63 - 1, 3), (2**62, 0, 0, 0))
     receipt = Receipt("a", 7, positions=positions)
@@ -245,6 +301,27 @@ def test_a_sink_of_four_methods_is_refused_and_told_what_is_missing():
     rows = ab.Flow("f").source("rows", ab.memory([{"x": 1}]))
     with pytest.raises(BuildError, match="a sink, got Old without traits, recover, writer, abort"):
         rows.sink("out", Old())
+
+
+def test_a_class_in_place_of_a_sink_or_a_source_is_refused():
+    flow = ab.Flow("f")
+    with pytest.raises(BuildError, match="a sink, got the class VersionedTable; call it"):
+        flow.source("rows", ab.memory([{"x": 1}])).sink("out", VersionedTable)
+    with pytest.raises(BuildError, match="a source, got the class MemorySource; call it"):
+        flow.source("more", type(ab.memory([{"x": 1}])))
+
+
+@pytest.mark.parametrize("kind", [ab.call, ab.each_batch])
+def test_errors_of_workers_name_the_function_that_stays_in_the_driver(kind):
+    sink = kind(print)
+    assert repr(pickle.loads(pickle.dumps(sink))) == repr(sink) == f"{kind.__name__} 'print'"
+
+
+def test_rows_that_differ_in_what_may_be_null_are_refused_with_their_fields():
+    sink, other = ab.collect(), pa.schema([pa.field("x", pa.int64(), nullable=False)])
+    rows = pa.record_batch({"x": [1]})
+    with pytest.raises(SinkError, match="columns x: int64 not null, got x: int64;"):
+        prepare(sink, other, "a", [rows], MemoryStage())
 
 
 def test_the_start_of_a_run_tells_what_its_sinks_guarantee():
@@ -298,3 +375,23 @@ def test_a_task_of_spark_that_fails_leaves_nothing_of_what_it_has_prepared(tmp_p
         with pytest.raises(SinkError, match="make some"):
             run.next()
         assert left(tmp_path, run.checkpoint.storage) == []
+
+
+def test_why_a_task_of_spark_failed_is_told_whatever_its_sinks_do_when_they_abort(tmp_path):
+    class Unabortable(type(ab.collect())):
+        def abort(self, receipts, stage):
+            raise ZeroDivisionError
+
+    class Full(type(ab.collect())):
+        def writer(self, schema, name, stage):
+            raise SinkError("second", "space", "none", "make some")
+
+    flow = ab.Flow("f")
+    rows = flow.source("rows", ab.memory([{"x": 1}]))
+    rows.sink("first", Unabortable())
+    rows.sink("second", Full())
+    with (
+        OneByOne(flow, tmp_path / "checkpoint", Plan.sequential(flow)) as run,
+        pytest.raises(SinkError, match="make some"),
+    ):
+        run.next()

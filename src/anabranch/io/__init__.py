@@ -19,15 +19,23 @@ if TYPE_CHECKING:
     from anabranch.io.parquet_sink import parquet
     from anabranch.io.reading_back import read_back
     from anabranch.io.redis_source import redis_stream
-    from anabranch.io.sink import Sink
-    from anabranch.io.source import Chunk, Extent, Source
+    from anabranch.io.sink import Guarantee, Receipt, Sink, SinkWriter, Stage, Traits
+    from anabranch.io.source import Chunk, Extent, Source, WrappedSource
+    from anabranch.io.staged import StagedSink
     from anabranch.io.stamped_source import stamped
 
 _MODULE_OF = {
     "Chunk": "source",
     "Extent": "source",
+    "Guarantee": "sink",
+    "Receipt": "sink",
     "Sink": "sink",
+    "SinkWriter": "sink",
     "Source": "source",
+    "Stage": "sink",
+    "StagedSink": "staged",
+    "Traits": "sink",
+    "WrappedSource": "source",
     "call": "call_sink",
     "collect": "collect_sink",
     "console": "console_sink",
@@ -58,8 +66,15 @@ def __dir__() -> list[str]:
 __all__ = [
     "Chunk",
     "Extent",
+    "Guarantee",
+    "Receipt",
     "Sink",
+    "SinkWriter",
     "Source",
+    "Stage",
+    "StagedSink",
+    "Traits",
+    "WrappedSource",
     "call",
     "collect",
     "console",

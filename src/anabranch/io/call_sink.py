@@ -39,10 +39,12 @@ class CallSink(StagedSink):
     def __init__(self, fn: Callable[[pa.RecordBatch, int], object]) -> None:
         """Remember whom to call."""
         self._fn = fn
+        # A worker has no function, but errors.
+        self._description = f"call {getattr(fn, '__name__', type(fn).__name__)!r}"
 
     def __repr__(self) -> str:
         """The description that errors use."""
-        return f"call {getattr(self._fn, '__name__', type(self._fn).__name__)!r}"
+        return self._description
 
     def __getstate__(self) -> dict[str, Any]:
         """Only the driver calls: the function need not travel."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,15 @@ def collect(limit: int | None = None) -> CollectSink:
     return CollectSink(limit)
 
 
+@dataclass(frozen=True)
+class _Committed:
+    """What a version committed: how many rows, and those of them that are kept."""
+
+    version: int
+    rows: int
+    table: pa.Table
+
+
 class CollectSink(StagedSink):
     """See `collect`.
 
@@ -64,7 +74,7 @@ class CollectSink(StagedSink):
         """Hold nothing yet."""
         self.limit, self.dropped = limit, 0
         self._schema: pa.Schema | None = None
-        self._visible: deque[tuple[int, pa.Table]] = deque()  # what each version committed
+        self._visible: deque[_Committed] = deque()
         self._rows = self._bytes = 0
         self._warned = False
 
@@ -86,27 +96,22 @@ class CollectSink(StagedSink):
                 "run the flow first",
             )
         # Copying a deque is one step for other threads, which iterating over it is not.
-        tables = [table for _, table in list(self._visible)]
+        tables = [each.table for each in list(self._visible)]
         return pa.concat_tables([self._schema.empty_table(), *tables])
 
     def begin(self, schema: pa.Schema, version: int) -> None:
         """Drop the rows of later versions."""
         self._schema = schema
-        self._visible = deque(kept for kept in self._visible if kept[0] <= version)
-        self._rows = sum(table.num_rows for _, table in self._visible)
-        self._bytes = sum(table.nbytes for _, table in self._visible)
+        self._forget_after(version)
         self.dropped = 0 if version < 0 else self.dropped
 
     def deliver(self, version: int, rows: Iterator[pa.RecordBatch]) -> None:
         """Make the rows part of the table; of more than `limit` rows the first ones go."""
         table = pa.Table.from_batches(rows)
-        while self._visible and self._visible[-1][0] >= version:  # it is delivered again
-            _, earlier = self._visible.pop()
-            self._rows -= earlier.num_rows
-            self._bytes -= earlier.nbytes
+        self._forget_after(version - 1)  # it may be delivered again
         self._rows += table.num_rows
         self._bytes += table.nbytes
-        self._visible.append((version, table))
+        self._visible.append(_Committed(version, table.num_rows, table))
         if self.limit is not None:
             self._drop_before(self.limit)
         # Last: where warnings are errors, what is committed must not be committed again.
@@ -119,14 +124,22 @@ class CollectSink(StagedSink):
     def in_memory(self) -> CollectSink:
         return self
 
+    def _forget_after(self, version: int) -> None:
+        while self._visible and self._visible[-1].version > version:
+            last = self._visible.pop()
+            self._rows -= last.table.num_rows
+            self._bytes -= last.table.nbytes
+            self.dropped -= last.rows - last.table.num_rows
+
     def _drop_before(self, limit: int) -> None:
         while (excess := self._rows - limit) > 0:
-            version, first = self._visible[0]
-            if first.num_rows <= excess:
+            first = self._visible[0].table
+            if first.num_rows <= excess and len(self._visible) > 1:
                 self._visible.popleft()
-            else:
+            else:  # the last version stays, if only to know what to take back
                 rest = [compact(batch) for batch in first.slice(excess).to_batches()]
-                self._visible[0] = (version, pa.Table.from_batches(rest))
+                table = pa.Table.from_batches(rest, schema=first.schema)
+                self._visible[0] = replace(self._visible[0], table=table)
             gone = min(excess, first.num_rows)
             self._rows -= gone
             self.dropped += gone

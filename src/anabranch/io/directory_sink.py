@@ -161,6 +161,7 @@ class DirectorySink(Sink):
         committing it when this one took over.
         """
         self._require_columns(schema)
+        self._require_format(receipts)
         self.commit(version, receipts, stage)
         with self.named_errors():
             self._require_kept(schema, version)
@@ -174,7 +175,7 @@ class DirectorySink(Sink):
     def commit(self, version: int, receipts: Sequence[Receipt], stage: Stage) -> None:
         """Give hidden files their names; doing it again changes nothing."""
         with self.named_errors():
-            for receipt, name in zip(receipts, self._names(version, len(receipts)), strict=True):
+            for receipt, name in zip(receipts, _names(version, receipts), strict=True):
                 source = os.path.join(self._directory, receipt.name)
                 target = os.path.join(self._directory, name)
                 if os.path.exists(source):
@@ -205,11 +206,14 @@ class DirectorySink(Sink):
     def rehearsal(self, folder: Path) -> DirectorySink:
         return DirectorySink(folder, self._encoding, overwrite=True)
 
-    def _names(self, version: int, files: int) -> list[str]:
-        stem, kind = f"part-{version:08d}", self._encoding.name
-        if files == 1:
-            return [f"{stem}.{kind}"]
-        return [f"{stem}-{number:03d}.{kind}" for number in range(files)]
+    def _require_format(self, receipts: Sequence[Receipt]) -> None:
+        for receipt in receipts:
+            if (earlier := _ending(receipt).lstrip(".")) != self._encoding.name:
+                raise self._error(
+                    f"to go on in the format of the version before, {earlier}",
+                    self._encoding.name,
+                    f"go on with {earlier}, or write to a new directory without the checkpoint",
+                )
 
     def _require_columns(self, schema: pa.Schema) -> None:
         if (field := self._encoding.unfit(schema)) is not None:
@@ -335,11 +339,22 @@ class _HiddenFile(SinkWriter):
         return Receipt(self._name, self._rows)
 
     def abort(self) -> None:
-        with self._sink.named_errors():
-            if self._file is not None:
+        if self._file is not None:
+            with suppress(Exception):  # what it still holds may not fit on the disk
                 self._file.close()
-            with suppress(FileNotFoundError):
-                os.remove(self._path)
+        with self._sink.named_errors(), suppress(FileNotFoundError):
+            os.remove(self._path)
+
+
+def _names(version: int, receipts: Sequence[Receipt]) -> list[str]:
+    stem = f"part-{version:08d}"
+    if len(receipts) == 1:
+        return [stem + _ending(receipts[0])]
+    return [f"{stem}-{number:03d}{_ending(each)}" for number, each in enumerate(receipts)]
+
+
+def _ending(receipt: Receipt) -> str:
+    return os.path.splitext(receipt.name)[1]
 
 
 def _columns(schema: pa.Schema) -> str:

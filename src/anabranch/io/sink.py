@@ -23,9 +23,18 @@ class Guarantee(Enum):
     """What a sink promises about a version that a crash made the engine commit again."""
 
     TRANSACTIONAL = "transactional"
-    """The rows of a version become visible together, and once."""
+    """The rows of a version become visible once, and are all visible when its commit is over.
+
+    A sink of files shows one whole file after another while a commit is under way; recovery
+    completes a commit that a crash cut short.
+    """
     IDEMPOTENT = "idempotent"
-    """Rows are written again, and leave what they left before: an upsert by key."""
+    """Rows are written again, and leave what they left before: an upsert by key.
+
+    A driver that was taken over stops before its next commit, but one that is in the middle of a
+    commit cannot be stopped: its rows may come after newer ones. Keep the version with the key, and
+    let the higher one win, where two drivers may overlap.
+    """
     AT_LEAST_ONCE = "at least once"
     """Rows may be seen twice, with the same version."""
 
@@ -151,7 +160,10 @@ class Sink(Protocol):
     - *Invisible preparation.* What a writer has written, nobody sees before its commit.
     - *Commits that can be repeated.* After a crash the engine commits the last version again, with
       the same receipts. A transactional or idempotent sink then holds what it held before. A
-      transactional one also shows either all rows of a version or none at any instant.
+      transactional one shows each row once; all rows of a version or none, but for the time of a
+      commit that is under way or was cut short.
+    - *Calls with nothing.* `commit` may come with no receipts, for a version without rows, and
+      `abort` with none, even before `open`. `close` may come though `open` has failed.
     - *Forgetting.* `open` and `recover` discard whatever was written after the version that the
       run goes on from.
     - *Errors.* What cannot be written is a SinkError that names the place and the way out.
@@ -194,7 +206,8 @@ class Sink(Protocol):
     def sweep(self, version: int) -> None:
         """Remove what killed attempts at versions up to `version`, which is committed, have left.
 
-        Names of attempts begin with the twelve digits of their version.
+        Names of attempts begin with the twelve digits of their version. A run without a checkpoint
+        begins by sweeping all versions, since nobody has receipts of them.
         """
         return
 
@@ -216,13 +229,15 @@ class Sink(Protocol):
 
 def require_sink(step: str, sink: object) -> None:
     """Raise a BuildError that names the members which a sink lacks."""
+    if isinstance(sink, type):
+        raise BuildError(step, "a sink", f"the class {sink.__name__}", "call it to make a sink")
     members = [name for name in vars(Sink) if not name.startswith("_")]
     if missing := [name for name in members if not hasattr(sink, name)]:
         raise BuildError(
             step,
             "a sink",
             f"{type(sink).__name__} without {', '.join(missing)}",
-            "use one of anabranch.io, or let the class inherit from anabranch.io.staged.StagedSink",
+            "use one of anabranch.io, or let the class inherit from anabranch.io.StagedSink",
         )
 
 
@@ -236,4 +251,10 @@ def require_fit(sink: Subject, schema: pa.Schema, batch: pa.RecordBatch) -> None
         found = batch.schema.field(index).type if index >= 0 else "no such column"
         if found != field.type:
             raise SinkError(sink, f"column {field.name!r} of type {field.type}", str(found), remedy)
-    raise SinkError(sink, f"columns {schema.names}", f"{batch.schema.names}", remedy)
+    raise SinkError(sink, f"columns {_fields(schema)}", _fields(batch.schema), remedy)
+
+
+def _fields(schema: pa.Schema) -> str:
+    return ", ".join(
+        str(field).removeprefix("pyarrow.Field<").removesuffix(">") for field in schema
+    )

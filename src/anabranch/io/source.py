@@ -161,6 +161,9 @@ DEFAULTS = tuple(name for name in MEMBERS if name not in Source.__abstractmethod
 
 def require_source(step: str, source: object) -> None:
     """Raise a BuildError that names the members which a source lacks."""
+    if isinstance(source, type):
+        got = f"the class {source.__name__}"
+        raise BuildError(step, "a source", got, "call it to make a source")
     missing = [name for name in MEMBERS if not hasattr(source, name)]
     if missing:
         raise BuildError(

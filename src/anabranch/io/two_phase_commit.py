@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from uuid import uuid4
 
 import pyarrow as pa
@@ -10,6 +11,9 @@ import pyarrow as pa
 from anabranch.errors import SinkError, Subject
 from anabranch.io.sink import Receipt, Sink, SinkWriter, Stage
 from anabranch.io.staged import MemoryStage
+
+NEWEST = 10**12 - 1
+"""No attempt is at a later version: its name has twelve digits for it."""
 
 
 def prepare(
@@ -26,7 +30,8 @@ def prepare(
             writer.write(batch)
         return writer.prepare()
     except BaseException:
-        writer.abort()
+        with suppress(Exception):  # why it failed is the news
+            writer.abort()
         raise
 
 
@@ -62,6 +67,8 @@ class Transactions:
             self._sink.open(schema)
         else:
             self._sink.recover(schema, version, (), self._stage)
+        # Nobody keeps receipts without a checkpoint: whatever was prepared before is lost.
+        self._sink.sweep(NEWEST)
         self._schema, self._committed = schema, version
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -70,7 +77,8 @@ class Transactions:
             subject = Subject("sink", repr(self._sink))
             raise SinkError(subject, "open() before write()", "write()", "open the sink first")
         if self._writer is None:
-            self._writer = self._sink.writer(self._schema, uuid4().hex, self._stage)
+            name = f"{self._committed + 1:012d}-{uuid4().hex}"
+            self._writer = self._sink.writer(self._schema, name, self._stage)
         self._writer.write(batch)
 
     def commit(self, version: int) -> None:
@@ -92,12 +100,15 @@ class Transactions:
 
     def close(self) -> None:
         """Close the sink; what was not committed is gone."""
-        self._abort()
         self._schema = None
-        self._sink.close()
+        with ExitStack() as closing:
+            closing.callback(self._sink.close)
+            self._abort()
 
     def _abort(self) -> None:
-        if self._writer is not None:
-            self._writer.abort()
-        self._sink.abort(self._prepared, self._stage)
+        writer, prepared = self._writer, self._prepared
         self._writer, self._prepared = None, []
+        with ExitStack() as aborting:
+            aborting.callback(self._sink.abort, prepared, self._stage)
+            if writer is not None:
+                writer.abort()

@@ -127,6 +127,13 @@ def test_a_version_that_comes_after_the_last_one_was_looked_for_is_noticed(opene
         new.require_newest()
 
 
+def test_a_start_that_was_overtaken_is_not_the_newest_though_no_version_came(opened):
+    overtaken, newest = opened(), opened()
+    newest.require_newest()
+    with pytest.raises(StateError, match="another run took over"):
+        overtaken.require_newest()
+
+
 def test_the_first_version_of_all_is_noticed_too(opened):
     new = opened()
     assert new.last is None

@@ -10,13 +10,19 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
+import anabranch as ab
+from anabranch.engines.checkpoint.checkpoint import Checkpoint
+from anabranch.engines.checkpoint.manifest import Manifest
+from anabranch.engines.checkpoint.sinks import DELIVERED
 from anabranch.engines.engine import Options
 from anabranch.engines.local import engine as local_engine
+from anabranch.engines.local import saving
 from anabranch.engines.local.engine import LocalEngine
+from anabranch.errors import StateError
 from anabranch.events import Observed
 from anabranch.flow import Flow
 from anabranch.graph import Role
-from anabranch.io import collect
+from anabranch.io import call, collect, memory, parquet, read_back
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
 from anabranch.testing.compare import difference
@@ -148,3 +154,67 @@ def law(number: int | None, examples: int, directory: Path) -> Any:
         holds(case, directory)
 
     return property_ if number is None else seed(number)(property_)
+
+
+# Two runs on one checkpoint
+
+
+def to_files(folder: Path, *, overwrite: bool = False) -> Flow:
+    flow = Flow("f")
+    flow.source("rows", memory([{"x": n} for n in range(10)])).sink(
+        "out", parquet(folder / "out", overwrite=overwrite)
+    )
+    return flow
+
+
+def parts(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "out").glob("part-0*"))
+
+
+def take_over(folder: Path) -> None:
+    Checkpoint.open(folder / "checkpoint", to_files(folder))
+
+
+def test_a_start_that_was_overtaken_leaves_the_files_of_the_newer_run(tmp_path, monkeypatch):
+    options: Any = {"engine": "local", "checkpoint": tmp_path / "checkpoint"}
+    ab.run(to_files(tmp_path), **options)
+    shown = parts(tmp_path)
+    assert shown
+    manifests = tmp_path / "checkpoint" / "manifests"
+    aside = manifests.rename(tmp_path / "aside")  # the start looks before the manifest is there
+
+    def late(*given: object, **named: object) -> None:
+        manifests.rmdir()
+        aside.rename(manifests)
+
+    monkeypatch.setattr(saving, "require_same_parts", late)
+    with pytest.raises(StateError, match="to be the last"):
+        ab.run(to_files(tmp_path, overwrite=True), **options)
+    assert parts(tmp_path) == shown
+
+
+def test_a_run_that_is_taken_over_behind_its_manifest_leaves_the_commit_to_the_next(
+    tmp_path, monkeypatch
+):
+    options: Any = {"engine": "local", "checkpoint": tmp_path / "checkpoint"}
+    publish = Checkpoint.publish
+
+    def taken_over(checkpoint: Checkpoint, manifest: Manifest) -> None:
+        publish(checkpoint, manifest)
+        take_over(tmp_path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "publish", taken_over)
+        with pytest.raises(StateError, match="another run took over"):
+            ab.run(to_files(tmp_path), **options)
+    assert parts(tmp_path) == []
+    ab.run(to_files(tmp_path), **options)
+    assert read_back(tmp_path / "out")["x"].to_pylist() == list(range(10))
+
+
+def test_a_run_that_is_taken_over_while_it_commits_does_not_note_the_delivery(tmp_path):
+    flow = Flow("f")
+    flow.source("rows", memory([{"x": 1}])).sink("out", call(lambda *_: take_over(tmp_path)))
+    with pytest.raises(StateError, match="another run took over"):
+        ab.run(flow, engine="local", checkpoint=tmp_path / "checkpoint")
+    assert not (tmp_path / "checkpoint" / DELIVERED).exists()

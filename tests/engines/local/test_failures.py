@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+import anabranch as ab
 from anabranch.engines.engine import Options
 from anabranch.engines.local import region as region_module
+from anabranch.engines.local.engine import LocalEngine
 from anabranch.errors import EngineError, OperatorError
 from anabranch.events import Event, Observed, RunEnded, RunStarted
-from anabranch.io import collect, generate
+from anabranch.flow import Flow
+from anabranch.io import collect, generate, memory, parquet
+from anabranch.planning.plan import Plan
 from tests.engines.local.failing import SCHEMA, Doomed, numbers
 from tests.engines.local.handmade import wait_until
 from tests.engines.local.rows_to_read import Rows
@@ -147,6 +151,69 @@ def test_a_sink_that_does_not_open_keeps_the_run_from_starting():
     with pytest.raises(OSError, match="no such place"):
         run.start()
     run.assert_gone()
+
+
+class Closing(type(collect())):  # type: ignore[misc]
+    """Notes that it was closed, and raises then."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+        raise OSError("the connection is gone")
+
+
+class Unopened(Closing):
+    def begin(self, schema: Any, version: int) -> None:
+        raise OSError("no such place")
+
+
+def two_sinks(first: Any, second: Any) -> Flow:
+    flow = Flow("f")
+    rows = flow.source("rows", memory([{"x": n} for n in range(10)]))
+    rows.sink("first", first)
+    rows.sink("second", second)
+    return flow
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_sinks_are_closed_when_another_one_keeps_the_run_from_starting(tmp_path, saves: bool):
+    sink, checkpoint = Closing(), tmp_path / "checkpoint" if saves else None
+    with pytest.raises(OSError, match="no such place"):
+        ab.run(two_sinks(sink, Unopened()), engine="local", checkpoint=checkpoint)
+    assert sink.closed
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_sinks_are_closed_when_a_listener_keeps_the_run_from_starting(tmp_path, saves: bool):
+    sink, checkpoint = Closing(), tmp_path / "checkpoint" if saves else None
+    flow = two_sinks(sink, collect())
+    engine = LocalEngine(flow, Plan.sequential(flow), Options(checkpoint=checkpoint))
+    with pytest.raises(RuntimeError, match="not listening"):
+        engine.start(raising_at(RunStarted, 1))
+    assert sink.closed
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_every_sink_is_closed_at_the_end_though_one_of_them_raises(tmp_path, saves: bool):
+    sinks, checkpoint = (Closing(), Closing()), tmp_path / "checkpoint" if saves else None
+    with pytest.raises(OSError, match="the connection is gone"):
+        ab.run(two_sinks(*sinks), engine="local", checkpoint=checkpoint)
+    assert all(sink.closed for sink in sinks)
+
+
+def test_what_a_save_has_prepared_is_gone_when_it_fails_before_its_manifest(tmp_path):
+    class Full(type(collect())):  # type: ignore[misc]
+        def writer(self, schema: Any, name: str, stage: Any) -> Any:
+            raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        ab.run(
+            two_sinks(parquet(tmp_path / "out"), Full()),
+            engine="local",
+            checkpoint=tmp_path / "checkpoint",
+        )
+    assert list((tmp_path / "out").glob(".pending-*")) == []
 
 
 def raising_at(kind: type, times: int) -> Any:

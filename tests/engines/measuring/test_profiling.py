@@ -154,6 +154,21 @@ def test_no_file_of_the_user_is_written(tmp_path):
     assert not out.exists()
 
 
+def test_the_sink_of_a_rehearsal_is_closed():
+    closed = []
+
+    class Closing(type(collect())):
+        def rehearsal(self, folder):
+            return self
+
+        def close(self):
+            closed.append(self)
+
+    sink = Closing()
+    rehearse(site(sink), 20, {"clicks": 10})
+    assert closed == [sink]
+
+
 def test_a_function_of_the_user_is_not_called_as_a_sink():
     called = []
     found = measure_flow(site(ab.call(lambda batch, version: called.append(version))))

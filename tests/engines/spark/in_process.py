@@ -159,8 +159,8 @@ class InProcess:
             publish(manifest)  # type: ignore[arg-type]
             self._perhaps_die("behind the manifest")
 
-        def dying_commit(manifest: object) -> None:
-            commit(manifest)  # type: ignore[arg-type]
+        def dying_commit(manifest: object, require_owned: object) -> None:
+            commit(manifest, require_owned)  # type: ignore[arg-type]
             self._perhaps_die("behind the commit")
 
         checkpoint.publish = dying_publish  # type: ignore[method-assign]

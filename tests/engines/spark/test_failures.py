@@ -147,3 +147,27 @@ def test_a_message_of_java_says_what_and_not_where() -> None:
     assert first_line(message) == "org.apache.spark.SparkException: Job aborted"
     assert essence(message).endswith("Caused by: java.io.IOException: No space left on device")
     assert "calling" not in essence(message)
+
+
+class Closing(type(ab.collect())):  # type: ignore[misc]
+    """Notes that it was closed."""
+
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_sinks_are_closed_when_the_run_does_not_start(spark: SparkSession, tmp_path: Path) -> None:
+    class Unopened(Closing):
+        def begin(self, schema: pa.Schema, version: int) -> None:
+            raise OSError("no such place")
+
+    sinks = Closing(), Unopened()
+    flow = Flow("f")
+    rows = flow.source("s", ab.memory(ROWS))
+    rows.sink("first", sinks[0])
+    rows.sink("second", sinks[1])
+    with pytest.raises(OSError, match="no such place"):
+        ab.run(flow, session=spark, checkpoint=tmp_path)
+    assert all(sink.closed for sink in sinks)

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 import anabranch as ab
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
+from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.engines.spark.batches import Batches
 from anabranch.engines.spark.layout import StageLayout
 from anabranch.engines.spark.sinks import spark_sinks
@@ -129,7 +130,7 @@ def test_a_run_that_was_taken_over_between_batches_stops_with_a_clear_error(
 def test_a_manifest_that_slipped_through_the_fence_is_gone_on_from(
     runs: list[Running], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old driver looks at the fence, is held up while another run takes over, and commits."""
+    """The old driver looks at the fence, is held up while another run takes over, and publishes."""
     old = Running(tmp_path)
     old.next()
     publish = old.checkpoint.storage.create
@@ -141,7 +142,8 @@ def test_a_manifest_that_slipped_through_the_fence_is_gone_on_from(
 
     runs.append(old)
     monkeypatch.setattr(old.checkpoint.storage, "create", held_up)
-    old.next()
+    with pytest.raises(StateError, match="another run took over"):
+        old.next()
     with pytest.raises(StateError, match="start again"):
         runs[1].next()
     third = Running(tmp_path)
@@ -169,12 +171,34 @@ def test_a_version_committed_while_the_run_is_taken_over_keeps_its_output(
         return publish(path, data)
 
     monkeypatch.setattr(old.checkpoint.storage, "create", held_up)
+    monkeypatch.setattr(old.checkpoint, "require_owned", lambda: None)  # it has just passed that
     old.next()
     visible = {file for folder in ("out", "even") for file in (tmp_path / folder).glob("part-*")}
     assert len([file for file in visible if file.stem == "part-00000001"]) == 2
     with pytest.raises(StateError, match=r"version 0 to be the last, got version 1.*start again"):
         Batches(program, opened[0], spark_sinks(program, opened[0].storage, None), None)
     assert all(file.exists() for file in visible)
+
+    runs.append(Running(tmp_path))
+    runs[-1].to_the_end()
+    assert_exactly_once(tmp_path)
+
+
+def test_a_run_that_is_taken_over_behind_its_manifest_leaves_the_commit_to_the_next(
+    runs: list[Running], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Running(tmp_path)
+    runs.append(old)
+    publish = old.checkpoint.publish
+
+    def taken_over(manifest: Manifest) -> None:
+        publish(manifest)
+        Checkpoint.open(old.program.checkpoint, old.program.flow)
+
+    monkeypatch.setattr(old.checkpoint, "publish", taken_over)
+    with pytest.raises(StateError, match="another run took over"):
+        old.next()
+    assert not list(tmp_path.glob("out/part-0*"))
 
     runs.append(Running(tmp_path))
     runs[-1].to_the_end()

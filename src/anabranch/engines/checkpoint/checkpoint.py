@@ -89,7 +89,12 @@ class Checkpoint:
         return self._last
 
     def require_newest(self) -> None:
-        """Raise if the run before committed another version while it was being taken over."""
+        """Raise unless this run is the newest one, and goes on from the newest version.
+
+        Opening the sinks removes what came after that version, so this comes right before it: the
+        run before may have committed another version while it was being taken over.
+        """
+        self.require_owned()
         found = versions(self.storage, MANIFESTS)
         known = self.last.version if self.last is not None else -1
         if found and found[-1] > known:

@@ -7,7 +7,8 @@ the checkpoint's outbox.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -103,15 +104,34 @@ class Sinks:
         if noted is not None or last.staged:
             self._note_delivered(last.version, durable=True)
 
-    def commit(self, manifest: Manifest) -> None:
-        """Make a version visible, if that was not done yet."""
+    def commit(self, manifest: Manifest, require_owned: Callable[[], None] = lambda: None) -> None:
+        """Make a version visible, if that was not done yet.
+
+        Args:
+            manifest: The version.
+            require_owned: Raises when another run took over. That run makes the version visible
+                itself, or has gone back behind it, so neither may happen here any more.
+        """
         if manifest.version <= self._shown:
             return
+        require_owned()
         for name, sink in self._sinks.items():
             sink.commit(manifest.version, manifest.receipts(name), self.stage)
         self._shown = manifest.version
         if manifest.staged:
+            require_owned()
             self._note_delivered(manifest.version)
+
+    @contextmanager
+    def aborting(self, prepared: Mapping[str, Sequence[Receipt]]) -> Iterator[None]:
+        """Abort what is prepared, by sink, if what happens meanwhile fails."""
+        try:
+            yield
+        except BaseException:
+            for name, receipts in prepared.items():
+                with suppress(Exception):  # whatever stays is swept later
+                    self._sinks[name].abort(receipts, self.stage)
+            raise
 
     def clean(self, manifest: Manifest) -> None:
         """Remove what was delivered so long ago that no version to go back to needs it."""
@@ -126,9 +146,10 @@ class Sinks:
             sink.sweep(manifest.version)
 
     def close(self) -> None:
-        """Let go of what was not committed."""
-        for sink in self._sinks.values():
-            sink.close()
+        """Let go of what was not committed; every sink is closed, whatever the others do."""
+        with ExitStack() as closing:
+            for sink in reversed(list(self._sinks.values())):
+                closing.callback(sink.close)
 
     def _note_delivered(self, version: int, *, durable: bool = False) -> None:
         self._storage.write(DELIVERED, str(version).encode(), durable=durable)

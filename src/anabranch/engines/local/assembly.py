@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from anabranch.engines.local.gate import ElasticGate
 from anabranch.engines.local.latency import Latencies
@@ -80,9 +81,10 @@ class Assembly:
             sink.commit()
 
     def close_sinks(self) -> None:
-        """Close every sink; what was not made visible is gone."""
-        for run in self.sinks:
-            run.close_sink()
+        """Close every sink, whatever the others do; what was not made visible is gone."""
+        with ExitStack() as closing:
+            for run in reversed(self.sinks):
+                closing.callback(run.close_sink)
 
     def close(self) -> None:
         """Let every thread end."""

@@ -132,6 +132,15 @@ class LocalEngine:
         self._standstill = Standstill(parts.gates, parts.edges, parts.alive)
         self._pool = Pool(self._flow.name)
         self._pins = Pins(self._places)
+        try:
+            self._begin(checkpoint)
+        except BaseException:
+            with suppress(Exception):  # why it did not start is the news
+                self._close_sinks()
+            raise
+
+    def _begin(self, checkpoint: Checkpoint | None) -> None:
+        """Open the sinks, bring back what was saved, and let everybody work."""
         version = -1
         if checkpoint is None:
             self._parts.open_sinks()
@@ -145,7 +154,7 @@ class LocalEngine:
             target=self._drive, name=f"{self._flow.name}-driver", daemon=True
         )
         shape = shape_of(self._flow)
-        tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version, shape))
+        self._tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version, shape))
         if not self._ended:
             self._parts.start(self._start_thread)
         self._driver.start()
@@ -370,13 +379,16 @@ class LocalEngine:
 
     def _let_sinks_go(self) -> None:
         """What was written becomes visible if nothing failed; then the sinks are closed."""
-        if self._saver is not None:
-            self._saver.close()
-            return
         try:
-            if self._error is None:
+            if self._saver is None and self._error is None:
                 self._parts.commit_sinks()
         finally:
+            self._close_sinks()
+
+    def _close_sinks(self) -> None:
+        if self._saver is not None:
+            self._saver.close()
+        else:
             self._parts.close_sinks()
 
     def _tell_change(self) -> None:

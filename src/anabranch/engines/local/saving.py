@@ -62,8 +62,8 @@ class Saver:
         last = self._checkpoint.last
         sources = self._flow.sources()
         require_same_parts(self._storage, sources, ended=last is not None and last.ended)
-        self._sinks.open(last)
         self._checkpoint.require_newest()
+        self._sinks.open(last)
         for run in self._parts.regions:
             if last is not None:
                 run.recall(last.counters)
@@ -84,29 +84,33 @@ class Saver:
             for run in self._parts.regions
             for file in (*self._save_state(run, version, before), *self._save_gate(run, version))
         ]
-        manifest = Manifest(
-            version,
-            token,
-            plan.to_json(),
-            offsets={source.name: source.offsets() for source in self._parts.sources},
-            state=chain(before, files),
-            sinks=self._prepare_sinks(version),
-            counters={
-                step: lost.counts()
-                for run in self._parts.regions
-                for step, lost in run.counters().items()
-            },
-            ended=ended,
-        )
-        if self._parts.moves() != moves:
-            raise StateError(
-                Subject("flow", self._flow.name),
-                "everything to rest while it is saved",
-                "something that moved",
-                "start again: the run goes on from the version before; and report this",
+        prepared: dict[str, tuple[Receipt, ...]] = {}
+        with self._sinks.aborting(prepared):
+            self._prepare_sinks(version, prepared)
+            manifest = Manifest(
+                version,
+                token,
+                plan.to_json(),
+                offsets={source.name: source.offsets() for source in self._parts.sources},
+                state=chain(before, files),
+                sinks=prepared,
+                counters={
+                    step: lost.counts()
+                    for run in self._parts.regions
+                    for step, lost in run.counters().items()
+                },
+                ended=ended,
             )
+            if self._parts.moves() != moves:
+                raise StateError(
+                    Subject("flow", self._flow.name),
+                    "everything to rest while it is saved",
+                    "something that moved",
+                    "start again: the run goes on from the version before; and report this",
+                )
+        # Behind this the manifest may be there even if it raises: nothing is aborted any more.
         self._checkpoint.publish(manifest)
-        self._sinks.commit(manifest)
+        self._sinks.commit(manifest, self._checkpoint.require_owned)
         for run in self._parts.regions:
             for channel in run.channels:
                 channel.saved()
@@ -169,15 +173,13 @@ class Saver:
         size, crc = write_state(self._storage, name, sections, durable=True)
         return StateFile(name, region, replica, version, whole, buckets, size, crc)
 
-    def _prepare_sinks(self, version: int) -> dict[str, tuple[Receipt, ...]]:
-        prepared: dict[str, tuple[Receipt, ...]] = {}
+    def _prepare_sinks(self, version: int, prepared: dict[str, tuple[Receipt, ...]]) -> None:
         for run in self._parts.sinks:
             name = run.region.name
             attempt = state_name(version, name, 0, self._checkpoint.token, 0)
             receipt = prepare(run.sink, run.schema, attempt, run.kept, self._sinks.stage)
             if receipt is not None:
                 prepared[name] = (receipt,)
-        return prepared
 
     def _restore_region(self, run: RegionRun, last: Manifest) -> None:
         name = run.region.name

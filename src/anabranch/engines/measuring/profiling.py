@@ -472,6 +472,7 @@ class _Writing(_Step):
         if self._out is None:
             self.sample.note = "its sink was not written to: what that costs is not known"
         else:
+            cleaning.callback(self._out.close)
             self._out.open(context.inputs[0].schema)
 
     def _work(self, inputs: list[Jumbo | None], frontier: Root) -> list[Delivery]:

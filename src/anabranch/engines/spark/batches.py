@@ -76,7 +76,6 @@ class Batches:
         require_same_parts(checkpoint.storage, program.sources, ended=ended)
         if last is not None:
             self.intake.restore(last.offsets)
-        # Opening sinks removes what came after: nothing may have come since we looked.
         checkpoint.require_newest()
         sinks.open(last)
 
@@ -95,7 +94,7 @@ class Batches:
         """Run a batch, or make it visible if it has happened; None when there is nothing to do."""
         happened = self._happened(version)
         if happened is not None:
-            self._sinks.commit(happened)
+            self._sinks.commit(happened, self._checkpoint.require_owned)
             return None
         began = time.monotonic()
         log = self._checkpoint.log(version)
@@ -116,7 +115,7 @@ class Batches:
         read = self.intake.advance(shares, outcome.reports)
         manifest = next_manifest(last, batch, outcome, self.intake)
         self._checkpoint.publish(manifest)
-        self._sinks.commit(manifest)
+        self._sinks.commit(manifest, self._checkpoint.require_owned)
         seconds = time.monotonic() - began
         self._clean(manifest)
         return Done(plan, before, outcome, read, manifest, seconds, began)

@@ -148,12 +148,22 @@ class SparkEngine:
             known = None if last is None else Plan.from_json(last.plan)
             self._plan = self._wish = known or side_by_side(self._flow, cores)
         self._sinks = spark_sinks(self._program, checkpoint.storage, self._spark)
-        self._batches = Batches(self._program, checkpoint, self._sinks, options.rows)
+        try:
+            self._begin(location, packed)
+        except BaseException:
+            with suppress(Exception):  # why it did not start is the news
+                self._sinks.close()
+            raise
+
+    def _begin(self, location: str, packed: bytes) -> None:
+        """Open the sinks, and let Spark work."""
+        checkpoint = self._checkpoint
+        self._batches = Batches(self._program, checkpoint, self._sinks, self._options.rows)
         self._broadcast: Broadcast[bytes] = self._spark.sparkContext.broadcast(packed)
         self._started = time.monotonic()
-        version = -1 if last is None else last.version
+        version = -1 if checkpoint.last is None else checkpoint.last.version
         shape = shape_of(self._flow)
-        tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version, shape))
+        self._tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version, shape))
         if self._batches.ended():
             self._finish()
             return

@@ -230,7 +230,7 @@ class TaskRun:
                     state.append(saved)
         except Exception:
             for name, receipt in sinks.items():
-                with suppress(AnabranchError):  # whatever stays is swept later
+                with suppress(Exception):  # whatever stays is swept later
                     self._abort(name, receipt, loader.storage)
             raise
         yield from self._outbox.drain()

@@ -49,10 +49,12 @@ class EachBatchSink(StagedSink):
     def __init__(self, fn: Callable[[DataFrame, int], object]) -> None:
         """Remember whom to call."""
         self.fn = fn
+        # A worker has no function, but errors.
+        self._description = f"each_batch {getattr(fn, '__name__', type(fn).__name__)!r}"
 
     def __repr__(self) -> str:
         """The description that errors use."""
-        return f"each_batch {getattr(self.fn, '__name__', type(self.fn).__name__)!r}"
+        return self._description
 
     def __getstate__(self) -> dict[str, Any]:
         """Only the driver calls: a function that uses the session need not travel."""
