@@ -3,7 +3,7 @@ import pytest
 
 from anabranch.errors import SinkError
 from anabranch.io import call
-from anabranch.io.two_phase_commit import Transactions
+from tests.io.going_on import GoingOn
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -23,7 +23,7 @@ def calls():
 
 
 def opened(function, version=-1):
-    sink = Transactions(call(function))
+    sink = GoingOn(call(function))
     sink.open(SCHEMA, version)
     return sink
 

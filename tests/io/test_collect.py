@@ -7,7 +7,7 @@ import pytest
 
 from anabranch.errors import BuildError, SinkError
 from anabranch.io import collect
-from anabranch.io.two_phase_commit import Transactions
+from tests.io.going_on import GoingOn
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -16,7 +16,7 @@ def batch(*numbers):
     return pa.record_batch({"x": list(numbers)}, schema=SCHEMA)
 
 
-class Collecting(Transactions):
+class Collecting(GoingOn):
     """A sink, and the transactions that write to it."""
 
     def __init__(self, limit):

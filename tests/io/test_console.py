@@ -5,6 +5,7 @@ import pytest
 
 from anabranch.io import console
 from anabranch.io.two_phase_commit import Transactions
+from tests.io.going_on import GoingOn
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_a_limit_that_fits_says_nothing(screen):
 
 def test_rows_are_printed_when_committed(screen):
     batch = pa.record_batch({"x": [1]})
-    sink = Transactions(console(stream=screen))
+    sink = GoingOn(console(stream=screen))
     sink.open(batch.schema)
     sink.write(batch)
     assert screen.getvalue() == ""

@@ -16,8 +16,9 @@ from anabranch.errors import SinkError
 from anabranch.flow import Flow
 from anabranch.io import csv, files, jsonl, memory, parquet, read_back
 from anabranch.io.staged import MemoryStage
-from anabranch.io.two_phase_commit import Transactions, prepare
+from anabranch.io.two_phase_commit import prepare
 from anabranch.running import run, start
+from tests.io.going_on import GoingOn
 
 SINKS = {"parquet": parquet, "csv": csv, "jsonl": jsonl}
 SCHEMA = pa.schema([("x", pa.int64()), ("word", pa.string())])
@@ -38,7 +39,7 @@ def batch(*numbers):
 
 
 def opened(kind, folder, version=-1, **options):
-    sink = Transactions(SINKS[kind](folder, **options))
+    sink = GoingOn(SINKS[kind](folder, **options))
     sink.open(SCHEMA, version)
     return sink
 
@@ -116,10 +117,18 @@ def test_what_a_killed_run_had_not_committed_is_gone(kind, folder):
     killed = with_versions(kind, folder, 2)
     killed.write(batch(2))
     sink = opened(kind, folder, version=1)
-    assert [name for name in os.listdir(folder) if "pending" in name] == []
     sink.write(batch(2))
     sink.commit(2)
     assert committed(folder) == [0, 1, 2]
+    SINKS[kind](folder).sweep(2)
+    assert [name for name in os.listdir(folder) if "pending" in name] == []
+
+
+def test_what_a_killed_run_had_not_committed_is_gone_after_a_fresh_start(kind, folder):
+    killed = with_versions(kind, folder, 2)
+    killed.write(batch(2))
+    opened(kind, folder, overwrite=True)
+    assert [name for name in os.listdir(folder) if "pending" in name] == []
 
 
 def test_versions_after_the_one_to_go_on_from_are_removed(kind, folder):
@@ -392,7 +401,7 @@ def test_going_on_where_the_output_is_gone_is_an_error(kind, folder):
 def test_going_on_with_other_columns_is_an_error(kind, folder):
     with_versions(kind, folder, 1)
     with pytest.raises(SinkError, match="x: int64, word: string, got y: int64"):
-        Transactions(SINKS[kind](folder)).open(pa.schema([("y", pa.int64())]), 0)
+        GoingOn(SINKS[kind](folder)).open(pa.schema([("y", pa.int64())]), 0)
 
 
 def test_rows_with_other_columns_are_refused(kind, folder):
@@ -402,7 +411,7 @@ def test_rows_with_other_columns_are_refused(kind, folder):
 
 def test_a_sink_must_be_opened(kind, folder):
     with pytest.raises(SinkError, match="open"):
-        Transactions(SINKS[kind](folder)).write(batch(1))
+        GoingOn(SINKS[kind](folder)).write(batch(1))
 
 
 def test_close_leaves_only_what_was_committed(kind, folder):

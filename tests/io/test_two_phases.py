@@ -266,20 +266,19 @@ def test_a_sink_is_closed_though_what_it_holds_cannot_be_aborted():
     assert sink.closed
 
 
-def test_names_of_attempts_without_a_checkpoint_begin_with_their_version(tmp_path):
-    named = []
+def test_names_of_attempts_without_a_checkpoint_begin_with_their_version():
+    versions = []
 
     class Naming(type(ab.collect())):
-        def writer(self, schema, name, stage):
-            named.append(name)
-            return super().writer(schema, name, stage)
+        def commit(self, version, receipts, stage):
+            versions.extend((receipt.name.partition("-")[0], version) for receipt in receipts)
+            super().commit(version, receipts, stage)
 
-    out = Transactions(Naming())
-    out.open(SCHEMA)
-    for version in (0, 1):
-        out.write(batch(version))
-        out.commit(version)
-    assert [name.partition("-")[0] for name in named] == ["000000000000", "000000000001"]
+    flow = ab.Flow("f")
+    flow.source("rows", ab.memory([{"x": n} for n in range(30)])).sink("out", Naming())
+    ab.run(flow, engine="local")
+    assert versions
+    assert all(name == f"{version:012d}" for name, version in versions)
 
 
 def test_the_positions_of_a_receipt_survive_a_manifest_and_a_report():

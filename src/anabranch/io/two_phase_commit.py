@@ -38,6 +38,10 @@ def prepare(
 class Transactions:
     """Writes to a sink version by version, in this process and without a checkpoint.
 
+    Args:
+        sink: The sink.
+        first: The number of the first version.
+
     Example:
         >>> from anabranch.io import collect
         >>> batch = pa.record_batch({"x": [1, 2]})
@@ -53,23 +57,20 @@ class Transactions:
         >>> out.close()
     """
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink, self._stage = sink, MemoryStage()
+    def __init__(self, sink: Sink, first: int = 0) -> None:
+        self._sink, self._first, self._stage = sink, first, MemoryStage()
         self._schema: pa.Schema | None = None
-        self._committed = -1
+        self._committed = first - 1
         self._writer: SinkWriter | None = None
         self._prepared: list[Receipt] = []
 
-    def open(self, schema: pa.Schema, version: int = -1) -> None:
-        """Go on after `version`, whose commit has happened; -1 for a fresh start."""
+    def open(self, schema: pa.Schema) -> None:
+        """Begin afresh."""
         self._abort()
-        if version < 0:
-            self._sink.open(schema)
-        else:
-            self._sink.recover(schema, version, (), self._stage)
+        self._sink.open(schema)
         # Nobody keeps receipts without a checkpoint: whatever was prepared before is lost.
         self._sink.sweep(NEWEST)
-        self._schema, self._committed = schema, version
+        self._schema, self._committed = schema, self._first - 1
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows to the next version."""

@@ -135,7 +135,7 @@ def arm_driver(point: Point) -> None:
         "log": partial(wrap, Checkpoint, "write_log", lambda log: log.version),
         "manifest": partial(wrap, Checkpoint, "publish", lambda manifest: manifest.version),
         "reveal": partial(wrap, DirectorySink, "commit", lambda version, *_: version),
-        "commit": partial(wrap, Sinks, "commit", lambda manifest: manifest.version),
+        "commit": partial(wrap, Sinks, "commit", lambda manifest, *_: manifest.version),
     }
     if kind in die_behind:
         die_behind[kind](batch)

@@ -81,7 +81,7 @@ def collected(flow: Flow) -> Rows:
 def die_before_delivery(run: OneByOne, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next batch gets its manifest, and nobody hears of it."""
 
-    def dying(manifest: Manifest) -> None:
+    def dying(manifest: Manifest, require_owned: object) -> None:
         raise Killed(f"before version {manifest.version} is delivered")
 
     with monkeypatch.context() as patch:

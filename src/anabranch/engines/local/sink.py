@@ -51,8 +51,8 @@ class SinkRun(RegionRun):
         self.schema: pa.Schema = contexts[region.name].inputs[0].schema
         self._latencies, self._keeps, self._told_end = latencies, keeps, told_end
         self._every_s = self.sink.traits.interval_s
-        self._out = Transactions(self.sink)
         self._version = 0
+        self._out = Transactions(self.sink, first=1)
         self._shown_s = time.monotonic()
         self._unseen: list[tuple[float, int]] = []  # when read, how many rows
         self.kept: list[pa.RecordBatch] = []
