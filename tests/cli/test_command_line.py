@@ -220,6 +220,17 @@ def test_a_checkpoint_goes_back_to_an_earlier_version(run, tmp_path):
 
 
 def test_a_version_that_never_was_is_no_way_back(run, tmp_path):
+    counted = run(
+        "run", "word-count", "--engine", "local", "--rows", 50, "--checkpoint", tmp_path / "c"
+    )
+    assert counted.code == 0
     ran = run("rollback", "word-count", "--checkpoint", tmp_path / "c", "--to", 7)
     assert ran.code == 2
     assert "000000000007.json" in ran.err
+
+
+def test_a_path_without_a_checkpoint_is_no_way_back(run, tmp_path):
+    ran = run("rollback", "word-count", "--checkpoint", tmp_path / "mistyped", "--to", 7)
+    assert ran.code == 2
+    assert "name the directory that the run was given" in ran.err
+    assert not (tmp_path / "mistyped").exists()
