@@ -296,3 +296,23 @@ def test_contexts_know_depth_and_sources():
         "other": (0, (1,)),
         "u": (1, (0, 1)),
     }
+
+
+class Silent(Source):
+    """A source that counts as false, as an empty collection does."""
+
+    schema, bounded, order = pa.schema([("x", pa.int64())]), True, "index"
+
+    def __len__(self):
+        return 0
+
+    def parts(self):
+        return ("none",)
+
+    def read(self, part, start, rows):
+        return None
+
+
+def test_the_shape_of_a_flow_names_a_source_that_counts_as_false():
+    flow = Flow("f").source("s", Silent()).sink("out", collect())
+    assert flow.shape().steps[0].what == "Silent → x: int64"

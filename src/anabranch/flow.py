@@ -190,10 +190,11 @@ class Flow:
     def shape(self) -> Shape:
         """The graph as a value, to be drawn."""
         resolved = self.resolve()
+        ends: dict[str, Source | Sink] = {**self.sources(), **self.sinks()}
         steps = []
         for name in resolved.order:
             step = self.graph.steps[name]
-            body = getattr(step.body, "source", None) or getattr(step.body, "sink", step.body)
+            body = ends.get(name, step.body)
             state = getattr(step.body, "state", None)
             columns = ", ".join(f"{f.name}: {f.type}" for f in resolved.types[Output(name)].schema)
             promise = f", {body.traits.guarantee.value}" if step.role is Role.SINK else ""
