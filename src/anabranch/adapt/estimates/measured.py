@@ -20,7 +20,7 @@ UNIT = "us"
 
 
 def measured_profile(seen: History) -> Profile | None:
-    """What steps cost and pass on; None while too little has come through to tell."""
+    """Return what steps cost and pass on; None while too little has come through."""
     read = {s.name: seen.rows_read(s.name) for s in seen.topology.sources}
     total = sum(read.values())
     if not total:
@@ -44,7 +44,7 @@ def measured_profile(seen: History) -> Profile | None:
 
 
 def _handover_us(seen: History) -> float:
-    """What threads spend outside of steps, per tuple that they take or give."""
+    """Return what threads spend outside of steps, per tuple that they take or give."""
     spent = tuples = 0.0
     for region in seen.plan.regions:
         shares = seen.overhead(region.region)
@@ -123,7 +123,7 @@ UNKNOWN_RATE = 1e3
 
 @dataclass(frozen=True)
 class OfferedWork:
-    """What the sources bring, and how much work it is.
+    """Holds the rate that the sources bring, and the work that it makes.
 
     Attributes:
         rate_per_s: Tuples to be read per second, of all sources.
@@ -144,7 +144,7 @@ class OfferedWork:
 
 
 def demanded(seen: History) -> OfferedWork | None:
-    """What there is to do; None while too little has come through to tell."""
+    """Return the work that is offered; None while too little has come through."""
     profile = measured_profile(seen)
     if profile is None:
         return None
@@ -165,7 +165,7 @@ def demanded(seen: History) -> OfferedWork | None:
 
 
 def offered_per_s(seen: History, source: str) -> float | None:
-    """What comes to a source; None where nothing but the run holds it back.
+    """Return the rate at which rows come to a source; None where only the run holds it back.
 
     So it is where nobody knows what waits, and where nothing comes but much waits: what is left of
     a file has to be read as fast as possible, not as slowly as nothing comes.
@@ -226,7 +226,7 @@ def _downstream(seen: History) -> list[tuple[str, str]]:
 
 
 def _readable_per_s(seen: History, source: str, profile: Profile) -> float:
-    """What a source could read if nobody held it back: its own true rate."""
+    """Return the rate that a source could read at if nothing held it back."""
     cost_s = profile.by_name[source].cost * 1e-6
     if cost_s > 0:
         return seen.plan.source(source).replicas / cost_s

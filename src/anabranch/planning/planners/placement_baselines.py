@@ -1,4 +1,4 @@
-"""The placements that BriskStream compares RLAS with (Table 6): first-fit, round-robin, none."""
+"""The placements that BriskStream compares RLAS with (Table 6): first-fit, round-robin, the OS."""
 
 from __future__ import annotations
 
@@ -31,13 +31,10 @@ def first_fit(
     return placing.answer(place_by(model, given, lambda number: range(model.sockets)))
 
 
-# Round-robin: replicas in the order of the streams, dealt out to sockets in turn (Table 6).
-
-
 def round_robin(
     problem: Problem, replicas: Sequence[int] | None = None, input_rate: float | None = None
 ) -> Answer:
-    """RLAS's replicas, placed so; a socket without room is passed over.
+    """Deal RLAS's replicas out to the sockets in turn; a socket without capacity is passed over.
 
     The throughput is that of sinks, summed up, slowed down by the worst overload.
 
@@ -54,19 +51,14 @@ def round_robin(
     )
 
 
-# OS: replicas without a place; the operating system moves threads as it likes (Table 6).
-#
-# What it does cannot be known. The model reads it as threads spread evenly over the sockets, so
-# that fetching takes the mean over all pairs of sockets, the own one included, and no socket is
-# asked for more than another.
-
-
 def os_placement(
     problem: Problem, replicas: Sequence[int] | None = None, input_rate: float | None = None
 ) -> Answer:
-    """RLAS's replicas, without sockets.
+    """Leave RLAS's replicas to the operating system, which moves threads between sockets.
 
-    The throughput is that of sinks, summed up, slowed down by the worst overload.
+    The model reads that as threads spread evenly over the sockets: fetching takes the mean over all
+    pairs of sockets, the own one included, and no socket has more work than another. The throughput
+    is that of sinks, summed up, slowed down by the worst overload.
 
     Args:
         problem: What to plan.

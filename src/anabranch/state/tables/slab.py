@@ -29,7 +29,7 @@ from anabranch.state.tables.values import zeros_of
 UNSTAMPED = int(np.iinfo(np.int64).max)
 _MOST_SLOTS = (1 << 32) - 2
 _FEW_ROWS = 4096
-_NO_SLOTS: Ints = np.zeros(0, np.int64)
+NO_SLOTS: Ints = np.zeros(0, np.int64)
 
 
 class Slab:
@@ -62,7 +62,7 @@ class Slab:
         self.alive: Mask = np.zeros(0, np.bool_)
         self._hashes: Words = np.zeros(0, np.uint64)
         self._index = KeyIndex(0)
-        self._free: Ints = _NO_SLOTS
+        self._free: Ints = NO_SLOTS
         self._reusable_from = 0
         self._floor: Ints = np.zeros(buckets, np.int64)
         self._has_hidden = False
@@ -207,7 +207,7 @@ class Slab:
         self._floor[held] = self.size
         self.counts[held] = 0
         self._has_hidden = True
-        self._free = _NO_SLOTS
+        self._free = NO_SLOTS
         self._reusable_from = self.size
 
     def replace(self, owned: Mask) -> None:
@@ -268,7 +268,7 @@ class Slab:
             self._settled_to = stop
             if len(slots):
                 return slots
-        return _NO_SLOTS
+        return NO_SLOTS
 
     def file(self, slots: Ints) -> None:
         """Rows were stamped that were not, or with an earlier time."""
@@ -507,7 +507,6 @@ class KeyIndex:
 # gone, given away or due later by now; whoever takes an entry out looks at the row, and files it
 # again if it is due later. So a row has an entry at or before its time, and perhaps more than one.
 
-_NONE_DUE: Ints = np.zeros(0, np.int64)
 _HINTS = 1024
 _MOST_RUNS = 24
 
@@ -569,7 +568,7 @@ class DueIndex:
                 taken.append(run.slots[run.next : stop])
                 run.next = stop
         if not taken:
-            return _NONE_DUE
+            return NO_SLOTS
         self._drop_finished()
         return np.concatenate(taken)
 
@@ -577,7 +576,7 @@ class DueIndex:
         """Due times and slots of some entries, the earliest of all at their head; they stay."""
         run = self._earliest()
         if run is None:
-            return _NONE_DUE, _NONE_DUE
+            return NO_SLOTS, NO_SLOTS
         some = slice(run.next, run.next + _HINTS)
         return run.dues[some], run.slots[some]
 

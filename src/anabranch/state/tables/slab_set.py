@@ -15,9 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.columns.key_words import Ints, KeyWords, Mask, Words
-from anabranch.state.tables.slab import Slab
+from anabranch.state.tables.slab import NO_SLOTS, Slab
 
-_NO_SLOTS: Ints = np.zeros(0, np.int64)
 MOST_VIEWS = 4
 _SETTLE_AT_LEAST = 2048
 _COMPACTED_AT_ONCE = 4096
@@ -219,7 +218,7 @@ class Slabs:
         if not len(slots) and view.rows:
             raise RuntimeError(f"expected {view.rows} more rows in a view, found none")
         base = next(base for slab, base in self._based() if slab is view)
-        mine = _NO_SLOTS
+        mine = NO_SLOTS
         if len(slots):
             self._make_room(len(slots))
             mine = self.own.copy_from(view, slots) + self._bases[-1]
