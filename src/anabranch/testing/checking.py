@@ -56,6 +56,7 @@ from anabranch.testing.compare import (
     run_sequential_recorded,
 )
 from anabranch.testing.interleaved import run_interleaved
+from anabranch.testing.leaks import grown, held_outside
 from anabranch.testing.on_engine import run_on_engine, small_batches
 from anabranch.testing.random_plans import random_plan
 from anabranch.testing.result import RunResult
@@ -130,6 +131,7 @@ class Report:
         engine: Where the random plans were run; None for this thread.
         processes: How many of the runs were in another process.
         unsent: Why the flow was not run in another process although it should have been.
+        leaks: Steps that put something into a variable outside of them, and the variables.
     """
 
     flow: str
@@ -139,6 +141,7 @@ class Report:
     engine: str | None = None
     processes: int = 0
     unsent: str | None = None
+    leaks: tuple[tuple[str, str], ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -150,6 +153,11 @@ class Report:
         said = str(self.finding) if self.finding else self._agreement()
         if self.unsent is not None:
             said += "\nnot run in another process, because it cannot be sent to one: " + self.unsent
+        for step, variable in self.leaks:
+            said += (
+                f"\nwarning: step {step!r} changes {variable!r}, which is outside of it: other "
+                "processes have copies of that, as on Spark; write results to a sink"
+            )
         return f"{self.flow}: {said}"
 
     def _agreement(self) -> str:
@@ -234,8 +242,9 @@ def check(
 
 def _asked(flow: Flow, fed: Flow, recording: Recording, questions: Iterable[Question]) -> Report:
     """Ask until a run differs."""
+    outside = held_outside(fed)
     expected, left = run_sequential_recorded(fed)
-    report = Report(flow.name, recording.size, runs=0)
+    report = Report(flow.name, recording.size, runs=0, leaks=grown(outside))
     for question in questions:
         try:
             found, step = _compared(flow, fed, expected, left, question.run)

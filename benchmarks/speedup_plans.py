@@ -1,0 +1,120 @@
+"""The plans that `speedup.py` chooses from: those for one core, and those for two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anabranch.flow import Flow
+from anabranch.planning.plan import Plan
+from anabranch.planning.regions import RegionKind, regions
+from anabranch.planning.starting import side_by_side
+
+LOCAL_BATCH_ROWS = (16_384, 65_536, 262_144)
+LEAST_BATCHES = 16
+"""Fewer batches than these would leave nothing to do side by side."""
+SPARK_BATCHES = (16, 8, 4)
+MOST_PLANS = 8
+
+
+@dataclass(frozen=True)
+class NamedPlan:
+    """A plan, what tables call it, and further arguments of `ab.start` that belong to it."""
+
+    name: str
+    plan: Plan
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def batch_sizes(engine: str, rows: Mapping[str, int]) -> list[int]:
+    """Rows a batch that are worth a try, ascending, for sources of so many rows."""
+    largest = max(rows.values())
+    if engine == "spark":
+        return sorted({max(1, largest // batches) for batches in SPARK_BATCHES})
+    most = max(1, largest // LEAST_BATCHES)
+    sizes = (max(1, most // 4), most) if most <= LOCAL_BATCH_ROWS[0] else LOCAL_BATCH_ROWS
+    return sorted({min(size, most) for size in sizes})
+
+
+def plans_for_one(flow: Flow, sizes: Sequence[int]) -> list[NamedPlan]:
+    """One replica of everything, with batches of each size."""
+    return [NamedPlan(_batches(size), with_batches(Plan.sequential(flow), size)) for size in sizes]
+
+
+def plans_for_two(
+    flow: Flow,
+    workers: int,
+    sizes: Sequence[int],
+    usual: int,
+    busy_s: Mapping[str, float],
+) -> list[NamedPlan]:
+    """At most `MOST_PLANS` plans for several cores; the only place that lists them.
+
+    Args:
+        flow: What is planned.
+        workers: How many cores there are.
+        sizes: Rows a batch that are worth a try.
+        usual: The size that was best on one core.
+        busy_s: Seconds that each step took on one core.
+    """
+    one = with_batches(Plan.sequential(flow), usual)
+    both = side_by_side(flow, workers, usual)
+    plans = [
+        NamedPlan("sequential", one),
+        NamedPlan("cut", cut_by_cost(one, busy_s)),
+        NamedPlan("readers", replace(one, sources=both.sources)),
+        NamedPlan("busiest", replicate_busiest(flow, one, workers, busy_s)),
+        NamedPlan("replicas", replace(one, regions=both.regions)),
+        *(
+            NamedPlan(f"readers and replicas, {_batches(size)}", with_batches(both, size))
+            for size in sizes
+        ),
+    ]
+    different: list[NamedPlan] = []
+    for each in plans:
+        if all((each.plan, each.options) != (known.plan, known.options) for known in different):
+            different.append(each)
+    return different[:MOST_PLANS]
+
+
+def with_batches(plan: Plan, size: int) -> Plan:
+    """The plan with batches of one size from every source."""
+    for source in plan.sources:
+        plan = plan.with_source(source.source, batch_rows=size)
+    return plan
+
+
+def cut_by_cost(plan: Plan, busy_s: Mapping[str, float]) -> Plan:
+    """The plan with the busiest region of several steps cut into two pipelines, as even as can be.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> plan = Plan.sequential(word_count.build())
+        >>> cut_by_cost(plan, {"split": 2.0, "count.combine": 1.0}).region("split").pipelines
+        (('split',), ('count.combine',))
+    """
+    costs = {
+        each.region: [busy_s.get(step, 0.0) for run in each.pipelines for step in run]
+        for each in plan.regions
+    }
+    long = [name for name, steps in costs.items() if len(steps) > 1]
+    if not long:
+        return plan
+    name = max(long, key=lambda name: sum(costs[name]))
+    steps = costs[name]
+    first = min(range(1, len(steps)), key=lambda n: max(sum(steps[:n]), sum(steps[n:])))
+    return plan.with_pipelines(name, first, len(steps) - first)
+
+
+def replicate_busiest(flow: Flow, plan: Plan, replicas: int, busy_s: Mapping[str, float]) -> Plan:
+    """The plan with several replicas of the busiest region that may have them."""
+    possible = [r for r in regions(flow) if r.replicable and r.kind is not RegionKind.SOURCE]
+    if not possible:
+        return plan
+    busiest = max(possible, key=lambda r: sum(busy_s.get(step, 0.0) for step in r.steps))
+    return plan.with_replicas(busiest.name, replicas)
+
+
+def _batches(size: int) -> str:
+    return f"{size:,} rows a batch"

@@ -1,0 +1,269 @@
+"""One measurement of `speedup.py`, in a process of its own that may use some cores only.
+
+The process gets a `Task` as JSON on its standard input, and prints an `Outcome` as its last line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+TIMEOUT_S = 300
+READ_ROWS = 1 << 16
+QUIET_SHARE = 0.1
+CHILD = "import os; os.sched_setaffinity(0, {cores}); import speedup_run; speedup_run.main()"
+"""Bound before anything is imported, so that no library counts cores that it may not use."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to measure.
+
+    Attributes:
+        case: Name of the case.
+        folder: Its files.
+        files: How many of them are read.
+        cores: On how many cores.
+        engine: What runs it.
+        plan: A plan as JSON; empty to read the input alone.
+        options: Further arguments of `ab.start`.
+    """
+
+    case: str
+    folder: str
+    files: int
+    cores: int = 1
+    engine: str = "local"
+    plan: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was measured.
+
+    Attributes:
+        rows: Rows that were read.
+        rows_per_s: The rate after a warm-up.
+        cores: Cores that the process could use.
+        cpu_s: Seconds of all processors, in this process and those below it.
+        kernel_share: Part of that time that was the system's.
+        switches_per_s: Context switches a second.
+        disturbed_share: Part of the time of its cores that went to other processes.
+        busy_s: Seconds by step.
+    """
+
+    rows: int
+    rows_per_s: float
+    cores: int
+    cpu_s: float = 0.0
+    kernel_share: float = 0.0
+    switches_per_s: float = 0.0
+    disturbed_share: float = 0.0
+    busy_s: Mapping[str, float] = field(default_factory=dict)
+
+
+class MeasurementFailed(Exception):
+    """The process ended without an outcome."""
+
+
+def in_child(task: Task) -> Outcome:
+    """Measure in a process that is bound to as many cores as the task says."""
+    cores = first_cores(task.cores)
+    if len(cores) < task.cores:
+        raise MeasurementFailed(f"{task.cores} cores are needed, there are {len(cores)}")
+    paths = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD.format(cores=cores)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        try:
+            told, complaints = child.communicate(json.dumps(asdict(task)), TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise MeasurementFailed(f"no outcome after {TIMEOUT_S} s") from error
+        finally:
+            with suppress(ProcessLookupError):  # whatever it started must not outlive it
+                os.killpg(child.pid, signal.SIGKILL)
+    if child.returncode:
+        ended = f"ended with {child.returncode} and said nothing"
+        raise MeasurementFailed((complaints.strip() or ended).splitlines()[-1])
+    return Outcome(**json.loads(told.splitlines()[-1]))
+
+
+def main() -> None:
+    """Measure what standard input asks for."""
+    task = Task(**json.load(sys.stdin))
+    out = tempfile.mkdtemp(prefix="speedup-out-", dir=Path(task.folder).parent)
+    try:
+        outcome = run(task, Path(out)) if task.plan else read(task, Path(out))
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
+    print(json.dumps(asdict(outcome)))
+
+
+def read(task: Task, out: Path) -> Outcome:
+    """Read the input from its start to its end, and do nothing with it."""
+    from speedup_data import CASES
+
+    sources = CASES[task.case].flow(Path(task.folder), out, task.files).sources()
+    rows, start_s = 0, time.perf_counter()
+    for source in sources.values():
+        for part in source.parts():
+            at = 0
+            while (chunk := source.read(part, at, READ_ROWS)) is not None:
+                at += chunk.batch.num_rows
+            rows += at
+    return Outcome(rows, rows / (time.perf_counter() - start_s), usable_cores())
+
+
+def run(task: Task, out: Path) -> Outcome:
+    """Run the first file of each source to warm up, then all of them."""
+    from speedup_data import CASES, rows_of
+
+    import anabranch as ab
+    from anabranch.events import Event, Observed
+    from anabranch.planning.plan import Plan
+
+    case, plan = CASES[task.case], Plan.from_json(task.plan)
+    options: dict[str, Any] = {"engine": task.engine, "plan": plan, **task.options}
+    if task.engine == "spark":
+        options |= {"master": f"local[{task.cores},4]", "conf": {"spark.driver.memory": "4g"}}
+    ab.run(case.flow(Path(task.folder), out / "warm", 1), **options)
+
+    seen: list[tuple[float, int]] = []
+    busy_s: Counter[str] = Counter()
+
+    def note(event: Event) -> None:
+        if isinstance(event, Observed):
+            found = event.observation
+            if not found.is_empty:
+                seen.append((found.at_s, found.rows_in))
+            for step in found.steps:
+                busy_s[step.step] += step.busy_s - step.waited_s
+
+    flow = case.flow(Path(task.folder), out / "run", task.files)
+    before, busy_before_s, start_s = usage(), cores_busy_s(), time.perf_counter()
+    result = ab.run(flow, listener=note, **options)
+    spent, all_s = usage() - before, cores_busy_s() - busy_before_s
+    elapsed_s = time.perf_counter() - start_s
+    expected = sum(rows_of(flow).values())
+    if not result.ended or result.rows_in != expected:
+        raise AssertionError(f"{result.rows_in} rows were read, {expected} were due")
+    rate = result.rate_per_s
+    if task.engine == "spark" and len(seen) > 1:  # its first batch still warms up
+        rate = sum(rows for _, rows in seen[1:]) / (seen[-1][0] - seen[0][0])
+    cpu_s = spent.user_s + spent.kernel_s
+    return Outcome(
+        expected,
+        rate,
+        usable_cores(),
+        cpu_s,
+        spent.kernel_s / cpu_s,
+        spent.switches / elapsed_s,
+        max(0.0, all_s - cpu_s) / (elapsed_s * usable_cores()),
+        dict(busy_s),
+    )
+
+
+def usable_cores() -> int:
+    """How many cores this process is bound to."""
+    return len(os.sched_getaffinity(0))
+
+
+def cores_busy_s(cores: Collection[int] | None = None) -> float:
+    """Seconds that cores have been busy since the system started; by default those of this process.
+
+    Time that a virtual machine was not given counts as busy, too.
+    """
+    names = {f"cpu{core}" for core in (os.sched_getaffinity(0) if cores is None else cores)}
+    ticks = 0
+    for name, *fields in map(str.split, Path("/proc/stat").read_text().splitlines()):
+        if name in names:
+            user, nice, kernel, _idle, _waiting, *interrupts_and_stolen = map(int, fields[:8])
+            ticks += user + nice + kernel + sum(interrupts_and_stolen)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def wait_for_quiet(cores: int, patience_s: float) -> None:
+    """Wait until the cores that a measurement would use are idle for a second, or for so long."""
+    bound = first_cores(cores)
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until:
+        before = cores_busy_s(bound)
+        time.sleep(1)
+        if cores_busy_s(bound) - before <= QUIET_SHARE * cores:
+            return
+
+
+def first_cores(count: int) -> list[int]:
+    """The cores that a measurement on so many uses."""
+    return sorted(os.sched_getaffinity(0))[:count]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Processor time and context switches of this process and all below it."""
+
+    user_s: float = 0.0
+    kernel_s: float = 0.0
+    switches: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.user_s + other.user_s,
+            self.kernel_s + other.kernel_s,
+            self.switches + other.switches,
+        )
+
+    def __sub__(self, other: Usage) -> Usage:
+        return self + Usage(-other.user_s, -other.kernel_s, -other.switches)
+
+
+def usage() -> Usage:
+    """Usage so far: of this process, of children that have ended, and of those that live."""
+    total = Usage()
+    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+        found = resource.getrusage(who)
+        total += Usage(found.ru_utime, found.ru_stime, found.ru_nvcsw + found.ru_nivcsw)
+    for pid in _below(os.getpid()):
+        with suppress(OSError):  # it has ended meanwhile
+            total += _of_process(pid)
+    return total
+
+
+def _below(pid: int) -> list[int]:
+    found: list[int] = []
+    with suppress(OSError):
+        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+            found += map(int, listed.read_text().split())
+    return found + [each for child in found for each in _below(child)]
+
+
+def _of_process(pid: int) -> Usage:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user, kernel, user_ended, kernel_ended = (int(ticks) for ticks in fields[11:15])
+    tick = os.sysconf("SC_CLK_TCK")
+    switches = 0
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        lines = (line.split() for line in status.read_text().splitlines())
+        switches += sum(int(line[1]) for line in lines if line[0].endswith("ctxt_switches:"))
+    return Usage((user + user_ended) / tick, (kernel + kernel_ended) / tick, switches)

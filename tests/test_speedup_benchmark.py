@@ -1,0 +1,150 @@
+"""The parts of `benchmarks/speedup.py`: plans, measurements in bound processes, bars."""
+
+import json
+import os
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from anabranch.apps import app
+from anabranch.planning.plan import Plan
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import speedup
+from speedup import QUICK_PART
+from speedup_data import ANY_PAIR, CASES, FILES, TUPLES, rows_of
+from speedup_plans import MOST_PLANS, batch_sizes, cut_by_cost, plans_for_one, plans_for_two
+from speedup_report import BaselineDiffers, Row, compared, judge
+from speedup_run import MeasurementFailed, Task, in_child
+
+ROWS = 4_000
+
+
+@pytest.mark.parametrize("name", ["word-count", "linear-road", "nexmark-q0", "band-join"])
+def test_plans_for_two_cores_are_few_different_and_valid(name):
+    flow = app(name).build()
+    plans = plans_for_two(flow, 2, [100, 200, 400], 200, {})
+    assert 3 <= len(plans) <= MOST_PLANS
+    assert len({each.name for each in plans}) == len(plans)
+    assert len({each.plan.to_json() for each in plans}) == len(plans)
+    for each in plans:
+        each.plan.validate(flow)
+
+
+def test_the_busiest_region_is_cut_where_both_pipelines_cost_alike():
+    plan = Plan.sequential(app("micro").build())
+    cut = cut_by_cost(plan, {"m1": 1.0, "m2": 1.0, "m3": 1.0, "m4": 3.0})
+    assert cut.region("m1").pipelines == (("m1", "m2", "m3"), ("m4",))
+
+
+@pytest.mark.parametrize(
+    ("engine", "rows", "sizes"),
+    [
+        ("local", 10_000_000, [16_384, 65_536, 262_144]),
+        ("local", 800_000, [16_384, 50_000]),
+        ("local", 28_800, [450, 1_800]),
+        ("local", 8, [1]),
+        ("spark", 1_600_000, [100_000, 200_000, 400_000]),
+    ],
+)
+def test_batches_leave_something_to_do_side_by_side(engine, rows, sizes):
+    assert batch_sizes(engine, {"small": 1, "large": rows}) == sizes
+
+
+@pytest.mark.parametrize("name", ["finance", TUPLES, ANY_PAIR])
+def test_files_hold_what_the_case_generates(name, tmp_path):
+    case = CASES[name]
+    flow = case.flow(case.write(tmp_path, ROWS), tmp_path / "out")
+    assert rows_of(flow) == dict.fromkeys(flow.sources(), ROWS)
+    for name, stored in flow.sources().items():
+        generated = case.build(rows=ROWS).sources()[name]
+        expected = generated.read(generated.parts()[0], ROWS // FILES, 10).batch
+        assert len(stored.parts()) == FILES
+        assert stored.read(stored.parts()[1], 0, 10).batch.to_pylist() == expected.to_pylist()
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("name", ["word-count", TUPLES, ANY_PAIR])
+def test_a_measurement_is_bound_to_its_cores_and_reads_every_row(name, cores, tmp_path):
+    if len(os.sched_getaffinity(0)) < cores:
+        pytest.skip(f"needs {cores} cores")
+    case = CASES[name]
+    folder = case.write(tmp_path, ROWS)
+    flow = case.flow(folder, tmp_path / "out")
+    [plan] = plans_for_one(flow, [500])
+    found = in_child(Task(name, str(folder), FILES, cores, "local", plan.plan.to_json()))
+    assert found.cores == cores
+    assert found.rows == sum(rows_of(flow).values())
+    assert found.rows_per_s > 0
+    assert found.switches_per_s > 0
+    assert 0 <= found.kernel_share < 1
+    assert not list(tmp_path.glob("speedup-out-*"))
+
+
+def test_a_measurement_that_fails_says_why(tmp_path):
+    with pytest.raises(MeasurementFailed, match="no case"):
+        in_child(Task("no case", str(tmp_path / "none"), FILES))
+
+
+def test_one_core_alone_is_compared_with_a_baseline_and_stored(tmp_path, monkeypatch):
+    case = CASES["word-count"]
+    monkeypatch.setitem(speedup.CASES, case.name, replace(case, rows=QUICK_PART * ROWS))
+    monkeypatch.setattr(speedup, "TRIES", 1)
+    before, after = tmp_path / "before.json", tmp_path / "after.json"
+    before.write_text(json.dumps({"figures": {case.name: asdict(replace(row(1.0), rows=ROWS))}}))
+    options = ["--apps", case.name, "--quick", "--only-one-core"]
+    speedup.main([*options, "--baseline", str(before), "--json", str(after)])
+    stored = json.loads(after.read_text())
+    found = Row(**stored["figures"][case.name])
+    assert stored["name"] == "after"
+    assert found.rows == ROWS
+    assert found.speedup is None
+    assert found == compared(found, asdict(replace(row(1.0), rows=ROWS)))
+
+
+@pytest.mark.parametrize(("disturbed", "ratio"), [(0.0, 0.5), (0.3, 2.0)])
+def test_a_disturbed_run_is_compared_by_processor_time(disturbed, ratio):
+    before = asdict(row(1.0))
+    now = replace(
+        row(1.0),
+        one_core_best_rows_per_s=0.5e5,
+        one_core_rows_per_cpu_s=2e5,
+        one_core_disturbed_share=disturbed,
+    )
+    assert compared(now, before).over_baseline == pytest.approx(ratio)
+
+
+def test_a_baseline_of_other_rows_is_refused():
+    with pytest.raises(BaselineDiffers, match="the baseline read 1 rows, not 2"):
+        compared(replace(row(1.0), rows=2), asdict(row(1.0)))
+
+
+def row(up, over=None):
+    return Row(1, 1e5, 1e5, 1e5, "", 0.1, 1.0, 0.1, 0.0, over, up * 1e5, "", up)
+
+
+def test_bars_hold_where_every_application_gains():
+    found = {"a": row(1.3), "b": row(1.6, over=1.0), "c": row(1.9), "micro": row(1.2)}
+    found |= {TUPLES: row(1.7), ANY_PAIR: row(1.6)}
+    bars = judge(found, 8e4, []).bars
+    assert {key: bar.value for key, bar in bars.items()} == pytest.approx(
+        {
+            "median_speedup": 1.6,
+            "least_speedup": 1.2,
+            "tuple_word_count_speedup": 1.7,
+            "band_join_any_speedup": 1.6,
+            "tuple_word_count_over_bytewax": 1.7e5 / 8e4,
+            "least_one_core_over_baseline": 1.0,
+        }
+    )
+    assert all(bar.holds for bar in bars.values())
+
+
+def test_an_application_that_loses_or_fails_breaks_a_bar():
+    assert not judge({"a": row(0.9), "b": row(2.0)}, None, []).bars["least_speedup"].holds
+    assert not judge({"a": row(2.0)}, None, ["b"]).bars["least_speedup"].holds
+    slower = judge({"a": row(2.0, over=0.8)}, None, [])
+    assert not slower.bars["least_one_core_over_baseline"].holds
