@@ -19,7 +19,7 @@ from harness import Report, Sample, main
 from local_streams import Drop, Endless, start
 
 import anabranch as ab
-from anabranch.engines.channel import Channel
+from anabranch.runtime.channel import Channel
 from anabranch.engines.local.engine import LocalEngine
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan

@@ -22,6 +22,7 @@ LAYERS = (
     {"operators"},
     {"flow", "compositions"},
     {"planning"},
+    {"runtime"},
     {"engines"},
     {"adapt"},
     {"running", "planned"},

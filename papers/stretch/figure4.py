@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from anabranch.engines.channel import Channel
+from anabranch.runtime.channel import Channel
 from anabranch.engines.jumbo_ipc import pack, unpack
 from anabranch.engines.local.belt import Belt
 from anabranch.engines.local.gate import QUOTA, Closed, ElasticGate
@@ -35,7 +35,7 @@ from anabranch.operators.base import Operator
 from anabranch.operators.keyed.shared import Bucket, shared
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind, regions
-from anabranch.state.gate import Gate
+from anabranch.runtime.gate import Gate
 from anabranch.state.positions import FIRST, START, Jumbo, Root, end, is_end
 from papers.claims import cores_here
 from papers.stretch.model import LineCosts, fitted, line_rate_on

@@ -15,7 +15,7 @@ from anabranch.operators.aggregates.functions import count
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import needs_order, regions
 from anabranch.running import run
-from anabranch.testing import interleaved
+from anabranch.runtime import layout
 from anabranch.testing.compare import difference
 from anabranch.testing.interleaved import run_interleaved
 from anabranch.testing.random_plans import random_plan
@@ -59,7 +59,7 @@ def test_without_order_behind_replicas_the_law_fails(monkeypatch: pytest.MonkeyP
     def careless(flow: Flow, region: Any) -> bool:
         return region.ordered and region.name not in ("raw", "pretty")
 
-    monkeypatch.setattr(interleaved, "needs_order", careless)
+    monkeypatch.setattr(layout, "needs_order", careless)
     assert disagreements(range(12)) > 0
 
 

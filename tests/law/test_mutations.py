@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import Phase
 
-from anabranch.engines.routing import Router
-from anabranch.io.reader import SourceReader
 from anabranch.operators.timed import TimedKernel
 from anabranch.operators.tuple_style.invocation import KeyState
 from anabranch.operators.tuple_style.kernel import Wakes
-from anabranch.state.gate import Gate
+from anabranch.runtime.dispenser import Dispenser
+from anabranch.runtime.gate import Gate
+from anabranch.runtime.host import Host
+from anabranch.runtime.routing import Router
+from anabranch.runtime.source_unit import SourceUnit
+from anabranch.runtime.unit import Unit
 from anabranch.state.positions import FIRST, LAST, Root
 from anabranch.state.tables.store import ObjectStore
 from anabranch.state.tables.table_store import TableStore
-from anabranch.testing.interleaved import _Interleaved
-from anabranch.testing.region_run import InterleavedRegion
+from anabranch.testing.interleaved import Interleaved
 from tests.law.flows import cases
 from tests.law.test_determinism import law
 
@@ -93,28 +95,60 @@ def judge_lateness_by_batch(patch: Patch) -> None:
 
 def drop_unready_tuples(patch: Patch) -> None:
     """What waits in a gate when the epoch ends is not handed on."""
-    patch.setattr(InterleavedRegion, "preload", lambda self, leftover: None)
+    patch.setattr(Unit, "preload", lambda self, waiting: None)
 
 
 def keep_what_a_crash_should_undo(patch: Patch) -> None:
     """Sinks keep what they got after the checkpoint."""
-    restore = _Interleaved._restore
+    start_over = Interleaved.start_over
 
-    def careless(self: _Interleaved) -> None:
+    def careless(self: Interleaved) -> None:
         self.saved.written = {name: len(batches) for name, batches in self.written.items()}
-        restore(self)
+        start_over(self)
 
-    patch.setattr(_Interleaved, "_restore", careless)
+    patch.setattr(Interleaved, "start_over", careless)
 
 
 def skip_a_row_after_a_crash(patch: Patch) -> None:
-    made = SourceReader.__init__
+    restore = Dispenser.restore
 
-    def ahead(self: SourceReader, *args: Any, offsets: Any = None, **more: Any) -> None:
-        moved = {part: row + 1 if row > 0 else row for part, row in (offsets or {}).items()}
-        made(self, *args, offsets=moved, **more)
+    def ahead(self: Dispenser, offsets: Any) -> None:
+        moved = {part: row + 1 if row > 0 else row for part, row in offsets["open"].items()}
+        restore(self, {**offsets, "open": moved})
 
-    patch.setattr(SourceReader, "__init__", ahead)
+    patch.setattr(Dispenser, "restore", ahead)
+
+
+def wait_for_nobodys_state(patch: Patch) -> None:
+    """Units enter an epoch before they have the state of their buckets."""
+
+    def at_once(self: Host, name: Any, epoch: int) -> None:
+        self._entering[name] = (epoch, {each.giver for each in self._handovers[epoch, name]})
+
+    patch.setattr(Host, "_await", at_once)
+
+
+def promise_what_is_still_to_be_read(patch: Patch) -> None:
+    """Readers forget that they have further claims."""
+    patch.setattr(SourceUnit, "_promise", lambda self: self._free)
+
+
+def end_an_epoch_at_the_first_barrier(patch: Patch) -> None:
+    """A unit does not wait for the barriers of its other links."""
+
+    def hasty(self: Unit) -> bool:
+        return not self.done and len(self._open) < len(self._layout.entrances[self.id])
+
+    patch.setattr(Unit, "is_over", hasty)
+
+
+def give_waiting_tuples_to_the_first(patch: Patch) -> None:
+    """Tuples that wait do not move with their buckets."""
+
+    def stay(self: Unit, new: Any, waiting: Any) -> Any:
+        return {new.of_region(self.id.region)[0]: list(waiting)}
+
+    patch.setattr(Unit, "_shares", stay)
 
 
 def lose_columnar_state(patch: Patch) -> None:
@@ -133,12 +167,17 @@ MUTATIONS: dict[Callable[[Patch], None], bool | None] = {
     keep_what_a_crash_should_undo: None,
     skip_a_row_after_a_crash: None,
     lose_columnar_state: None,
+    wait_for_nobodys_state: None,
+    promise_what_is_still_to_be_read: None,
+    end_an_epoch_at_the_first_barrier: None,
+    give_waiting_tuples_to_the_first: None,
 }
 """Each mutation, and whether only flows with event time can show it."""
 
 
 @pytest.mark.parametrize("mutate", MUTATIONS)
 @pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 def test_the_law_fails_when_the_runtime_is_broken(
     mutate: Callable[[Patch], None], monkeypatch: Patch
 ) -> None:

@@ -8,7 +8,7 @@ only through `step`; they never look inside.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
@@ -130,6 +130,12 @@ class Counters:
         self.most_behind = max(self.most_behind, other.most_behind)
         self.ahead += other.ahead
         self.note(other.first)
+
+    def take(self) -> Counters:
+        """Return what was counted, and begin at zero."""
+        taken = replace(self)
+        self.__dict__.update(vars(Counters()))
+        return taken
 
     def counts(self) -> dict[str, int]:
         """Return the numbers alone, as checkpoints keep them."""

@@ -33,6 +33,8 @@ class RegionPlan:
         replicas: How many copies.
         bucket_map: Owner of each bucket; empty where there is no partitioned state.
         placement: Where each replica sits, by name of a place; empty means anywhere.
+        workers: The worker process of each pipeline of each replica, numbered from 0, replica by
+            replica; empty leaves that to the engine. Only the local engine has such workers.
     """
 
     region: str
@@ -40,16 +42,27 @@ class RegionPlan:
     replicas: int = 1
     bucket_map: BucketMap = ()
     placement: tuple[str, ...] = ()
+    workers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """How one source is read: parallel readers, tuples in flight at most, rows a batch."""
+    """How one source is read.
+
+    Attributes:
+        source: Name of the source.
+        replicas: Parallel readers.
+        in_flight_limit: Tuples under way at most; None leaves that to the engine.
+        batch_rows: Rows of a batch.
+        workers: The worker process of each reader, numbered from 0; empty leaves that to the
+            engine.
+    """
 
     source: str
     replicas: int = 1
     in_flight_limit: int | None = None
     batch_rows: int = DEFAULT_BATCH_ROWS
+    workers: tuple[int, ...] = ()
 
     @property
     def most_rows(self) -> int:
@@ -116,7 +129,7 @@ class Plan:
             )
         old = self.region(region)
         bucket_map = rebalanced(old.bucket_map, replicas) if old.bucket_map else ()
-        return self._with(replace(old, replicas=replicas, bucket_map=bucket_map, placement=()))
+        return self._with(replace(old, replicas=replicas, bucket_map=bucket_map, placement=(), workers=()))
 
     def with_pipelines(self, region: str, *lengths: int) -> Plan:
         """The region's steps cut into runs of the given lengths."""
@@ -131,7 +144,7 @@ class Plan:
             )
         starts = [sum(lengths[:i]) for i in range(len(lengths))]
         runs = tuple(tuple(steps[s : s + n]) for s, n in zip(starts, lengths, strict=True))
-        return self._with(replace(old, pipelines=runs))
+        return self._with(replace(old, pipelines=runs, workers=()))
 
     def with_bucket_map(self, region: str, bucket_map: BucketMap) -> Plan:
         """Another owner for some buckets."""
@@ -147,14 +160,36 @@ class Plan:
     ) -> Plan:
         """Other readers, batch size or throttle (None: no limit); what is left out stays."""
         old = self.source(source)
+        readers = old.replicas if replicas is None else replicas
         changed = SourcePlan(
             source,
-            old.replicas if replicas is None else replicas,
+            readers,
             old.in_flight_limit if isinstance(in_flight_limit, EllipsisType) else in_flight_limit,
             old.batch_rows if batch_rows is None else batch_rows,
+            old.workers if readers == old.replicas else (),
         )
         return replace(
             self, sources=tuple(changed if s.source == source else s for s in self.sources)
+        )
+
+    def with_workers(self, name: str, *workers: int) -> Plan:
+        """The units of a region or source on these workers; with one number, all on that one.
+
+        Example:
+            >>> from anabranch.apps import word_count
+            >>> plan = Plan.sequential(word_count.build()).with_replicas("count", 2)
+            >>> plan.with_workers("count", 0, 1).region("count").workers
+            (0, 1)
+        """
+        own = next((plan for plan in self.sources if plan.source == name), None)
+        if own is not None:
+            given = workers * own.replicas if len(workers) == 1 else workers
+            changed = replace(own, workers=given)
+            return replace(self, sources=tuple(changed if s is own else s for s in self.sources))
+        old = self.region(name)
+        units = old.replicas * len(old.pipelines)
+        return self._with(
+            replace(old, workers=workers * units if len(workers) == 1 else workers)
         )
 
     def _with(self, changed: RegionPlan) -> Plan:
@@ -214,6 +249,11 @@ class Plan:
                         f"{getattr(before, name)} → {getattr(after, name)} "
                         f"{name.replace('_', ' ')} of source {before.source}"
                     )
+            if before.workers != after.workers:
+                lines.append(
+                    f"workers of source {before.source}: {_on(before.workers)} → "
+                    f"{_on(after.workers)}"
+                )
         return lines
 
     def to_json(self) -> str:
@@ -309,6 +349,13 @@ def _validate_region(plan: RegionPlan, region: Region) -> None:
             str(list(plan.placement)),
             "give one place per replica, or none",
         )
+    units = plan.replicas * len(plan.pipelines)
+    if plan.workers and (len(plan.workers) != units or min(plan.workers) < 0):
+        refuse(
+            f"a worker from 0 on for each of {units} pipelines",
+            str(list(plan.workers)),
+            "give one worker per pipeline of each replica, or none",
+        )
 
 
 def _validate_source(plan: SourcePlan, region: Region) -> None:
@@ -323,9 +370,10 @@ def _validate_source(plan: SourcePlan, region: Region) -> None:
         plan.replicas < 1
         or plan.batch_rows < 1
         or (plan.in_flight_limit is not None and plan.in_flight_limit < 1)
+        or (plan.workers and (len(plan.workers) != plan.replicas or min(plan.workers) < 0))
     )
     if bad:
-        expected = "positive replicas, batch_rows and in_flight_limit"
+        expected = "positive replicas, batch_rows and in_flight_limit, a worker for each reader"
         raise PlanError(plan.source, expected, repr(plan), "give at least 1")
 
 
@@ -339,11 +387,17 @@ def _diff_region(old: RegionPlan, new: RegionPlan) -> list[str]:
         lines.append(f"region {old.region}{moving}".replace(", ", ": ", 1))
     if old.pipelines != new.pipelines:
         lines.append(f"pipelines of region {old.region}: {_show(old)} → {_show(new)}")
+    if old.workers != new.workers:
+        lines.append(f"workers of region {old.region}: {_on(old.workers)} → {_on(new.workers)}")
     if old.placement != new.placement:
         lines.append(
             f"placement of region {old.region}: {list(old.placement)} → {list(new.placement)}"
         )
     return lines
+
+
+def _on(workers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, workers)) or "any"
 
 
 def _show(plan: RegionPlan) -> str:
@@ -357,6 +411,8 @@ def _region_lines(plan: RegionPlan) -> list[str]:
         title += f", {'–'.join(map(str, (sizes[0], sizes[-1])[: len(sizes)]))} buckets each"
     if plan.placement:
         title += f" at {', '.join(plan.placement)}"
+    if plan.workers:
+        title += f" on workers {_on(plan.workers)}"
     ends = ["├─ "] * (len(plan.pipelines) - 1) + ["└─ "]
     return [title] + [e + " · ".join(p) for e, p in zip(ends, plan.pipelines, strict=True)]
 
@@ -364,4 +420,5 @@ def _region_lines(plan: RegionPlan) -> list[str]:
 def _source_line(plan: SourcePlan) -> str:
     readers = f"{plan.replicas} reader" + ("s" if plan.replicas > 1 else "")
     limit = f", {plan.in_flight_limit} in flight" if plan.in_flight_limit else ""
-    return f"source {plan.source}: {readers}, {plan.batch_rows} rows a batch{limit}"
+    workers = f" on workers {_on(plan.workers)}" if plan.workers else ""
+    return f"source {plan.source}: {readers}, {plan.batch_rows} rows a batch{limit}{workers}"

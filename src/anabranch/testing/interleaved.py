@@ -1,43 +1,42 @@
 """The interleaved run: one thread executes a plan step by step, in an order drawn from a seed.
 
-Replicas, pipelines, bounded queues, gates, epoch switches and checkpoints are the real ones; only
-the scheduler is not: it picks the next thing that could happen. So every bug of concurrency is a
-seed that shows it again. Barriers placed in the sources part the epochs; as each passes a region,
-state is snapshot and handed over; a crash forgets everything but the last complete checkpoint.
+Coordinator, hosts, units, gates and epoch switches are those of every engine (`runtime/`); only the
+driver is not: it picks the next thing that could happen, a message that arrives or a unit that runs.
+So every bug of concurrency is a seed that shows it again. Messages between hosts are pickled, as
+between processes. A crash forgets everything but the last epoch that was saved whole.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 
-from anabranch.engines.channel import Channel, Snapshot, hand_over
 from anabranch.errors import BuildError, StateError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
-from anabranch.io.reader import Offsets, SourceReader
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
-from anabranch.planning.regions import RegionKind, needs_order, region_edges, regions
-from anabranch.state.epochs import Epochs
-from anabranch.state.gate import Gate
-from anabranch.state.positions import is_end
-from anabranch.testing.region_run import (
-    InterleavedOutlet,
-    InterleavedRegion,
-    LinkName,
-    Links,
-    ReplicaRun,
-)
+from anabranch.planning.regions import RegionKind
+from anabranch.runtime.channel import Channel, Snapshot
+from anabranch.runtime.coordinator import Coordinator, Passage
+from anabranch.runtime.dispenser import Offsets
+from anabranch.runtime.host import Host
+from anabranch.runtime.layout import Topology
+from anabranch.runtime.messages import HOME, Message, Report, UnitId
+from anabranch.runtime.routing import Router
+from anabranch.runtime.unit import Unit
+from anabranch.state.positions import Jumbo
 from anabranch.testing.result import RunResult, Tap
 
-CAPACITIES = (1, 2, 8, 1_000_000)
+MOST_WORKERS = 3
 STEP_LIMIT = 2_000_000
+COORDINATOR = -1
 
 
 def run_interleaved(
@@ -55,7 +54,8 @@ def run_interleaved(
     Args:
         flow: The application; its sinks are not written, their rows are returned.
         plan: Where it starts; one replica of everything when not given.
-        seed: Decides every choice: who runs next, batch sizes, moments of change and of crash.
+        seed: Decides every choice: how many hosts there are, who runs next, which message arrives,
+            batch sizes, moments of change and of crash.
         changes: Plans to switch to, one after another, at moments drawn from the seed.
         crashes: How often all is lost but the last checkpoint.
         max_batch: Largest batch a source reader takes; it stands in for the plan's own batch size
@@ -72,42 +72,34 @@ def run_interleaved(
     start = plan if plan is not None else Plan.sequential(flow)
     for each in (start, *changes):
         each.validate(flow)
-    return _Interleaved(flow, start, Random(seed), list(changes), crashes, max_batch, tap).run()
+    return Interleaved(flow, start, Random(seed), list(changes), crashes, max_batch, tap).run()
 
 
 @dataclass
-class _Checkpoint:
+class _Saved:
     """What survives a crash: the epoch to go on with, and everybody's state at its start."""
 
     epoch: int
     plan: Plan
     offsets: dict[str, Offsets] = field(default_factory=dict)
-    snapshots: dict[str, list[Snapshot]] = field(default_factory=dict)
-    leftovers: dict[str, bytes] = field(default_factory=dict)
+    units: dict[UnitId, tuple[Snapshot, bytes]] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)
     counters: dict[str, Counters] = field(default_factory=dict)
 
-    def complete(self, sources: int, found: int) -> bool:
-        return len(self.offsets) == sources and len(self.leftovers) == found - sources
 
+class Interleaved:
+    """One interleaved run.
 
-class _SourceRun:
-    """The readers of one source in one epoch."""
+    Args:
+        flow: The application.
+        plan: The plan to begin with.
+        rng: Makes every choice.
+        changes: The plans to switch to.
+        crashes: How many crashes there are.
+        max_batch: The largest batch.
+        tap: Called after every call of a kernel.
+    """
 
-    def __init__(
-        self, name: str, epoch: int, readers: list[SourceReader], outlets: list[InterleavedOutlet]
-    ):
-        self.name, self.epoch, self.readers, self.outlets = name, epoch, readers, outlets
-
-    @property
-    def over(self) -> bool:
-        return all(r.ended for r in self.readers)
-
-    def offsets(self) -> Offsets:
-        return {part: row for reader in self.readers for part, row in reader.offsets.items()}
-
-
-class _Interleaved:
     def __init__(
         self,
         flow: Flow,
@@ -118,228 +110,219 @@ class _Interleaved:
         max_batch: int,
         tap: Tap | None,
     ) -> None:
-        self.flow, self.rng, self.tap, self.max_batch = flow, rng, tap, max_batch
-        self.contexts = flow.contexts()
-        self.found = {r.name: r for r in regions(flow)}
-        self.edges = region_edges(flow, tuple(self.found.values()))
-        self.ordered = {name: needs_order(flow, region) for name, region in self.found.items()}
-        self.source_ranks = {n: rank for rank, n in enumerate(flow.names(Role.SOURCE))}
-        for name in self.source_ranks:
-            if not flow.sources()[name].bounded:
+        self._flow, self._rng, self._tap, self._max_batch = flow, rng, tap, max_batch
+        for name, source in flow.sources().items():
+            if not source.bounded:
                 raise BuildError(
                     name,
                     "a bounded source",
                     "an endless one",
                     "give it a number of rows, e.g. generate(…, rows=1000)",
                 )
-        self.changes, self.crashes = changes, crashes
+        self._topology = Topology(flow)
+        # With one claim at a time a source is read slowly, and more can happen meanwhile.
+        slow = [name for name in flow.names(Role.SOURCE) if rng.random() < 0.6]
+        self._changes = [_slowed(each, slow) for each in changes]
+        self._crashes = crashes
         self.written: dict[str, list[pa.RecordBatch]] = {n: [] for n in flow.names(Role.SINK)}
-        self.events: list[str] = []
-        self.saved = _Checkpoint(0, plan)
-        self._restore()
+        self._events: list[str] = []
+        self._now_s = 0.0
+        self.saved = _Saved(0, _slowed(plan, slow))
+        self.start_over()
 
     def run(self) -> RunResult:
+        """Run to the end of all sources."""
         for _ in range(STEP_LIMIT):
-            if self.crashes and self.rng.random() < 0.02:
-                self.crashes -= 1
-                self.events.append(f"crash; going on from epoch {self.saved.epoch}")
-                self._restore()
-            if self.rng.random() < 0.05:
+            if self._crashes and self._rng.random() < 0.02:
+                self._crashes -= 1
+                self._events.append(f"crash; going on from epoch {self.saved.epoch}")
+                self.start_over()
+            if self._rng.random() < 0.25:
                 self._ask_for_switch()
             if not self._one_step():
                 break
-        self._check_end()
-        return RunResult(self._tables(), self._counters(), self.events)
+        if not self._coordinator.ended:
+            raise StateError(
+                Subject("run", self._flow.name),
+                "the end of the stream at every sink",
+                "a standstill",
+                "report this seed: the run could not go on",
+            )
+        return RunResult(self._tables(), self._counters(), self._events)
 
-    # --- scheduling ---------------------------------------------------------------------------
+    def start_over(self) -> None:
+        """Forget everything, and go on from the last epoch that was saved whole."""
+        saved, workers = self.saved, self._rng.randint(0, MOST_WORKERS)
+        for sink, batches in self.written.items():
+            del batches[saved.written.get(sink, 0) :]
+        self._coordinator = Coordinator(
+            self._topology,
+            saved.plan,
+            workers,
+            now_s=self._now_s,
+            offsets=saved.offsets,
+            counters={step: replace(counted) for step, counted in saved.counters.items()},
+            epoch=saved.epoch,
+            claim_rows=lambda most: self._rng.randint(1, self._max_batch),
+        )
+        self._hosts = [
+            Host(number, self._topology, workers, self, turn=self._rng.randrange)
+            for number in range(workers + 1)
+        ]
+        self._wires: dict[tuple[int, int], deque[bytes | Message]] = {}
+
+    # Scheduling
 
     def _one_step(self) -> bool:
-        """Let one of those who could do something now do it; False when nobody can.
-
-        They are asked in an order of chance until one has something to do: to ask all of them at
-        every step would take longer than what they do.
-        """
-        replicas = (replica for run in self.active.values() for replica in run.replicas)
-        everyone: list[_SourceRun | ReplicaRun] = [*self.sources.values(), *replicas]
-        while everyone:
-            one = everyone.pop(self.rng.randrange(len(everyone)))
-            choices = self._reads(one) if isinstance(one, _SourceRun) else self._works(one)
-            if choices:
-                self.rng.choice(choices)()
+        """Let one thing happen; False when nothing can."""
+        self._now_s += 1.0
+        wires = [ends for ends, messages in self._wires.items() if messages]
+        if wires and self._rng.random() < 0.5:
+            self._deliver(*self._rng.choice(wires))
+            return True
+        for host in self._rng.sample(self._hosts, len(self._hosts)):
+            if units := host.runnable():
+                self._run(host, self._rng.choice(units))
                 return True
-        return False
+        if wires:
+            self._deliver(*self._rng.choice(wires))
+            return True
+        return self._tick() or self._relaxed()
 
-    def _reads(self, source: _SourceRun) -> list[Callable[[], None]]:
-        """What a source could do now."""
-        reads: list[Callable[[], None]] = [
-            partial(self._read, source, number)
-            for number, reader in enumerate(source.readers)
-            if not reader.ended and source.outlets[number].has_room()
-        ]
-        if source.epoch < self.epochs.newest:
-            reads.append(partial(self._switch_source, source))
-        return reads
+    def _relaxed(self) -> bool:
+        """Whether sources that give out more than usual let the run go on."""
+        if self._coordinator.ended:
+            return False
+        self._coordinator.relax()
+        self._now_s += 1.0
+        return self._tick()
 
-    def _works(self, replica: ReplicaRun) -> list[Callable[[], None]]:
-        """What a replica could do now."""
-        return [
-            *(partial(replica.take, name) for name in replica.intakes()),
-            *(partial(self._work, replica, pipeline) for pipeline in replica.workable()),
-        ]
+    def _tick(self) -> bool:
+        """Let the coordinator give out rows; whether anything came of it."""
+        passage = self._coordinator.tick(self._now_s)
+        if passage is not None and passage.saves:
+            self._keep(passage)
+        return self._post(COORDINATOR, self._coordinator.take_outbox()) or passage is not None
 
-    def _read(self, source: _SourceRun, number: int) -> None:
-        jumbo, frontier = source.readers[number].read(self.rng.randint(1, self.max_batch))
-        source.outlets[number].send([jumbo], [frontier], self.rng)
+    def _run(self, host: Host, unit: UnitId) -> None:
+        upto = None
+        if unit in host.units and self._rng.random() < 0.5:
+            cuts = host.units[unit].cuts()
+            upto = self._rng.choice(cuts) if cuts else None
+        host.run(unit, upto)
+        self._post(host.number, host.take_outbox())
 
-    def _work(self, replica: ReplicaRun, pipeline: int) -> None:
-        replica.work(pipeline, self.rng, self.tap)
-        if replica.emitted:
-            self.written[replica.channel.region.name] += [j.batch for j in replica.emitted]
-            replica.emitted = []
-        run = self.active[replica.channel.region.name]
-        if run.done:
-            self._switch_region(run)
+    def _post(self, sender: int, messages: Sequence[tuple[int, Message]]) -> bool:
+        for host, message in messages:
+            receiver = COORDINATOR if isinstance(message, Report) else host
+            wire = self._wires.setdefault((sender, receiver), deque())
+            apart = {sender, receiver} != {COORDINATOR, HOME}
+            wire.append(pickle.dumps(message, protocol=5) if apart else message)
+        return bool(messages)
 
-    # --- epochs -------------------------------------------------------------------------------
+    def _deliver(self, sender: int, receiver: int) -> None:
+        sent = self._wires[sender, receiver].popleft()
+        message: Message = pickle.loads(sent) if isinstance(sent, bytes) else sent
+        if receiver == COORDINATOR:
+            self._coordinator.receive(message, self._now_s)
+            if self._rng.random() < 0.5:
+                self._tick()
+        else:
+            host = self._hosts[receiver]
+            host.receive(message)
+            self._post(receiver, host.take_outbox())
 
     def _ask_for_switch(self) -> None:
         """Ask for the next plan, or for a checkpoint under the same one."""
-        if all(s.over for s in self.sources.values()):
+        coordinator = self._coordinator
+        if coordinator.passing or all(each.over for each in coordinator.sources.values()):
             return
-        if self.changes and self.rng.random() < 0.7:
-            self.epochs.request(self.changes.pop(0))
-        settled = all(s.epoch == self.epochs.newest for s in self.sources.values())
-        if settled and self.rng.random() < 0.7:
-            old = self.epochs.plan(self.epochs.newest)
-            epoch = self.epochs.begin()
-            self.pending[epoch] = _Checkpoint(epoch, self.epochs.plan(epoch))
-            self.events.append(f"epoch {epoch}: {'; '.join(old.diff(self.epochs.plan(epoch)))}")
+        if self._changes and self._rng.random() < 0.7:
+            coordinator.request(self._changes.pop(0))
+        if self._rng.random() < 0.7:
+            coordinator.save()
 
-    def _switch_source(self, source: _SourceRun) -> None:
-        for outlet in source.outlets:
-            outlet.send_barrier()
-        epoch = source.epoch + 1
-        self.pending[epoch].offsets[source.name] = dict(source.offsets())
-        self.sources[source.name] = self._source_run(source.name, epoch, source.offsets())
-        self._complete(epoch)
+    def _keep(self, passage: Passage) -> None:
+        """An epoch is over and saved whole: this is where a crash goes back to."""
+        moved = "; ".join(passage.before.diff(passage.plan))
+        self._events.append(f"epoch {passage.epoch}: {moved}")
+        units = {unit: saved[:2] for unit, saved in passage.saved.items()}
+        written = {unit.region: saved[2] for unit, saved in passage.saved.items() if saved[2]}
+        counters = {step: replace(c) for step, c in self._coordinator.counters.items()}
+        self.saved = _Saved(passage.epoch, passage.plan, passage.offsets, units, written, counters)
 
-    def _switch_region(self, old: InterleavedRegion) -> None:
-        """The barrier has passed: save the state, then hand it over to the next epoch."""
-        epoch, name = old.epoch + 1, old.region.name
-        checkpoint = self.pending[epoch]
-        channels = [r.channel for r in old.replicas]
-        leftover = old.leftover()
-        checkpoint.snapshots[name] = [c.snapshot() for c in channels]
-        checkpoint.leftovers[name] = pickle.dumps(leftover)
-        if name in self.written:
-            checkpoint.written[name] = len(self.written[name])
-        self._count(old)
-        for step in old.region.steps:
-            checkpoint.counters[step] = replace(self.counted.get(step, Counters()))
-        new = self._region_run(name, epoch)
-        hand_over(channels, [r.channel for r in new.replicas])
-        new.preload(leftover)
-        self.active[name] = new
-        self._complete(epoch)
+    # What hosts need
 
-    def _complete(self, epoch: int) -> None:
-        if self.pending[epoch].complete(len(self.sources), len(self.found)):
-            self.saved = self.pending.pop(epoch)
-            self.epochs.forget(before=epoch)
+    def now_s(self) -> float:
+        """The number of steps so far."""
+        return self._now_s
 
-    # --- building and restoring ----------------------------------------------------------------
+    def outflow(self, unit: UnitId) -> _Rows:
+        """Collects the rows of a sink."""
+        return _Rows(self.written[unit.region])
 
-    def _restore(self) -> None:
-        """Forget everything and go on from the last complete checkpoint."""
-        saved = self.saved
-        self.epochs: Epochs[Plan] = Epochs(saved.plan, saved.epoch)
-        self.links = Links(self.rng.choice(CAPACITIES))
-        self.pending: dict[int, _Checkpoint] = {}
-        for sink, batches in self.written.items():
-            del batches[saved.written.get(sink, 0) :]
-        self.counted = {s: replace(lost) for s, lost in saved.counters.items()}
-        self.sources = {
-            name: self._source_run(name, saved.epoch, saved.offsets.get(name, {}))
-            for name in self.source_ranks
-        }
-        self.active: dict[str, InterleavedRegion] = {}
-        for name, region in self.found.items():
-            if region.kind is RegionKind.SOURCE:
+    def save(self, epoch: int, unit: Unit, waiting: Sequence[Jumbo | None]) -> Any:
+        """Keep the state of a unit as bytes."""
+        count = len(self.written.get(unit.id.region, ()))
+        return unit.channel.snapshot(), pickle.dumps(list(waiting)), count
+
+    def restore(self, unit: UnitId, channel: Channel) -> Sequence[Jumbo | None]:
+        """Bring back what was saved of a region, as far as it belongs to a unit."""
+        waiting: list[Jumbo | None] = []
+        for other, (snapshot, left) in self.saved.units.items():
+            if other.region != unit.region:
                 continue
-            run = self.active[name] = self._region_run(name, saved.epoch)
-            for replica in run.replicas:
-                for snapshot in saved.snapshots.get(name, []):
-                    replica.channel.restore(snapshot)
-            if name in saved.leftovers:
-                run.preload(pickle.loads(saved.leftovers[name]))
+            channel.restore({s: p for s, p in snapshot.items() if s in channel.kernels})
+            if channel.region.kind is RegionKind.SHARED and other.replica > 0:
+                continue  # all its replicas had the same tuples
+            if unit.pipeline == 0 and other.pipeline == 0:
+                router = Router(channel.region, self.saved.plan.region(unit.region))
+                for port, jumbo in enumerate(pickle.loads(left)):
+                    share = router.route(jumbo, turn=0)[unit.replica]
+                    waiting += [None] * (port + 1 - len(waiting))
+                    held = waiting[port]
+                    if share is not None:
+                        waiting[port] = share if held is None else Jumbo.concat([held, share])
+        return waiting
 
-    def _source_run(self, name: str, epoch: int, offsets: Offsets) -> _SourceRun:
-        plan = self.epochs.plan(epoch)
-        shares = plan.source(name).replicas
-        source = self.flow.sources()[name]
-        rank = self.source_ranks[name]
-        readers = [
-            SourceReader(source, rank, share=i, shares=shares, offsets=offsets)
-            for i in range(shares)
-        ]
-        return _SourceRun(
-            name, epoch, readers, [self._outlet(name, epoch, i) for i in range(shares)]
-        )
+    def tap(self, unit: UnitId) -> Tap | None:
+        """What the caller gave."""
+        return self._tap
 
-    def _region_run(self, name: str, epoch: int) -> InterleavedRegion:
-        plan = self.epochs.plan(epoch)
-        region, own = self.found[name], plan.region(name)
-        ports = len(self.flow.graph.steps[region.steps[0]].inputs)
-        replicas = []
-        for replica in range(own.replicas):
-            incoming = [
-                (LinkName(edge.number, epoch, producer, replica), edge.in_port)
-                for edge in self.edges
-                if edge.consumer == name
-                for producer in range(self._replicas(edge.producer, plan))
-            ]
-            channel = Channel(self.flow, self.contexts, region, own, replica)
-            outlet = self._outlet(name, epoch, replica)
-            gate = Gate(ports, ordered=self.ordered[name])
-            replicas.append(ReplicaRun(channel, gate, incoming, self.links, outlet))
-        return InterleavedRegion(region, own, epoch, replicas)
+    def counted(self, unit: UnitId) -> None:
+        """Nobody counts what is read."""
 
-    def _outlet(self, name: str, epoch: int, replica: int) -> InterleavedOutlet:
-        edges = [edge for edge in self.edges if edge.producer == name]
-        return InterleavedOutlet(
-            edges, self.found, self.epochs.plan(epoch), epoch, replica, self.links
-        )
-
-    def _replicas(self, name: str, plan: Plan) -> int:
-        if self.found[name].kind is RegionKind.SOURCE:
-            return plan.source(name).replicas
-        return plan.region(name).replicas
-
-    # --- results --------------------------------------------------------------------------------
-
-    def _count(self, run: InterleavedRegion) -> None:
-        for replica in run.replicas:
-            for step, kernel in replica.channel.kernels.items():
-                self.counted.setdefault(step, Counters()).add(kernel.context.counters)
+    # Results
 
     def _counters(self) -> dict[str, Counters]:
-        for run in self.active.values():
-            self._count(run)
-        return {n: self.counted.get(n, Counters()) for n in self.flow.names(Role.OPERATOR)}
+        found = {n: replace(self._coordinator.counters[n]) for n in self._flow.names(Role.OPERATOR)}
+        for host in self._hosts:
+            for unit in host.units.values():
+                for step, kernel in unit.channel.kernels.items():
+                    if step in found:
+                        found[step].add(kernel.context.counters)
+        return found
 
     def _tables(self) -> dict[str, pa.Table]:
+        contexts = self._topology.contexts
         return {
-            name: pa.Table.from_batches(batches, schema=self.contexts[name].inputs[0].schema)
+            name: pa.Table.from_batches(batches, schema=contexts[name].inputs[0].schema)
             for name, batches in self.written.items()
         }
 
-    def _check_end(self) -> None:
-        for name in self.written:
-            for replica in self.active[name].replicas:
-                if not is_end(replica.gate.frontier) or replica.gate.has_news():
-                    raise StateError(
-                        Subject("run", name),
-                        "the end of the stream at every sink",
-                        "a standstill",
-                        "report this seed: the run could not go on",
-                    )
+
+def _slowed(plan: Plan, sources: Sequence[str]) -> Plan:
+    """A plan under which some sources have one claim under way at a time."""
+    for source in sources:
+        plan = plan.with_source(source, in_flight_limit=1)
+    return plan
+
+
+class _Rows:
+    """Collects rows."""
+
+    def __init__(self, batches: list[pa.RecordBatch]) -> None:
+        self._batches = batches
+
+    def write(self, jumbo: Jumbo, born_s: float | None) -> None:
+        self._batches.append(jumbo.batch)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.engines.channel import Channel, owned_buckets
+from anabranch.runtime.channel import Channel, owned_buckets
 from anabranch.engines.local import region as region_module
 from anabranch.engines.local.region import RegionRun, Switch
 from anabranch.engines.local.replica import PipelineInput, Replica

@@ -21,7 +21,7 @@ from anabranch.engines.local.outlet import Outlet
 from anabranch.engines.local.region import RegionRun
 from anabranch.engines.local.replica import Replica
 from anabranch.planning.regions import RegionKind
-from anabranch.state.gate import split
+from anabranch.runtime.gate import split
 from anabranch.state.positions import FIRST, LAST, Jumbo, Root
 from anabranch.state.tables.store import ObjectStore
 from tests.engines.local import switching

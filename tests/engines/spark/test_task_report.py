@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.engines.bucket_loads import Loads, OftenKey
+from anabranch.runtime.bucket_loads import Loads, OftenKey
 from anabranch.engines.spark.task_report import (
     FORMAT,
     ReplicaWork,

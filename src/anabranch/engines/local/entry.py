@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol
 
-from anabranch.engines.routing import Router
+from anabranch.runtime.routing import Router
 from anabranch.state.positions import Jumbo, Root
 
 

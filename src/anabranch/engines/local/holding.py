@@ -10,7 +10,7 @@ from collections import deque
 from typing import Protocol
 
 from anabranch.engines.local.entry import Piece, merged
-from anabranch.state.gate import last_cut, split
+from anabranch.runtime.gate import last_cut, split
 from anabranch.state.positions import START, Jumbo, Root
 
 SMALL_ROWS = 4096

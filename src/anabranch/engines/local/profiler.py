@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.engines.bucket_loads import Loads, hottest_key
+from anabranch.runtime.bucket_loads import Loads, hottest_key
 from anabranch.engines.local.latency import Latencies
 from anabranch.engines.local.probe import Probe
 from anabranch.engines.local.region import RegionRun

@@ -20,14 +20,14 @@ from threading import Event, Lock
 
 import pyarrow as pa
 
-from anabranch.engines.bucket_loads import BucketLoads
-from anabranch.engines.channel import Channel, reassign
+from anabranch.runtime.bucket_loads import BucketLoads
+from anabranch.runtime.channel import Channel, reassign
 from anabranch.engines.local.entry import Control, Entry
 from anabranch.engines.local.gate import Closed, ElasticGate
 from anabranch.engines.local.outlet import Outlet
 from anabranch.engines.local.probe import Probe
 from anabranch.engines.local.replica import Replica
-from anabranch.engines.routing import Router
+from anabranch.runtime.routing import Router
 from anabranch.flow import Flow
 from anabranch.operators.base import Counters, KernelContext
 from anabranch.planning.plan import RegionPlan

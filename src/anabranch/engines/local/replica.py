@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from anabranch.engines.channel import Channel
+from anabranch.runtime.channel import Channel
 from anabranch.engines.local.belt import Belt
 from anabranch.engines.local.entry import Control, Entry
 from anabranch.engines.local.gate import ElasticGate

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.engines.channel import Channel
+from anabranch.runtime.channel import Channel
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.checkpoint.identity import require_same_parts
 from anabranch.engines.checkpoint.manifest import Manifest

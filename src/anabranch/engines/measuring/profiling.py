@@ -35,7 +35,7 @@ from anabranch.operators.base import Kernel, KernelContext
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
 from anabranch.planning.regions import regions
-from anabranch.state.gate import Gate
+from anabranch.runtime.gate import Gate
 from anabranch.state.positions import FIRST, Jumbo, Root, end
 
 ROWS = 200_000

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from anabranch.engines.bucket_loads import LEAST_SHARE
+from anabranch.runtime.bucket_loads import LEAST_SHARE
 from anabranch.engines.simulator.shares import Floats
 from anabranch.engines.simulator.simulation import Simulation
 from anabranch.engines.simulator.totals import Key, OperatorTotals, PipelineTotals, whole

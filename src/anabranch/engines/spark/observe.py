@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.engines.bucket_loads import Loads, bucket_rows, hottest_key
+from anabranch.runtime.bucket_loads import Loads, bucket_rows, hottest_key
 from anabranch.engines.skipped_rows import skipped_row
 from anabranch.engines.spark.batches import Done
 from anabranch.engines.spark.layout import StageLayout

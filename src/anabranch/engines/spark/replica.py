@@ -14,9 +14,9 @@ from zlib import crc32
 
 import numpy as np
 
-from anabranch.engines.bucket_loads import BucketLoads, Loads
-from anabranch.engines.channel import Channel
-from anabranch.engines.routing import Router
+from anabranch.runtime.bucket_loads import BucketLoads, Loads
+from anabranch.runtime.channel import Channel
+from anabranch.runtime.routing import Router
 from anabranch.engines.spark.layout import Link, RegionStage, StageLayout
 from anabranch.engines.spark.meter import StepMeter
 from anabranch.engines.spark.shuffle_rows import Outbox
@@ -24,7 +24,7 @@ from anabranch.engines.spark.task_inputs import RUN_ROWS, Batch, Program
 from anabranch.engines.spark.task_report import StepWork
 from anabranch.operators.base import Kernel
 from anabranch.planning.regions import Region, RegionKind
-from anabranch.state.gate import Gate
+from anabranch.runtime.gate import Gate
 from anabranch.state.positions import START, Jumbo, Root
 
 CHANGELOG_ROWS = 1 << 22

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from anabranch.columns.hashing import bucket_of, hash_columns
-from anabranch.engines.channel import Channel
+from anabranch.runtime.channel import Channel
 from anabranch.engines.checkpoint.state_files import (
     needed,
     read_state,

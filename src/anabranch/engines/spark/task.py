@@ -17,8 +17,8 @@ from functools import lru_cache
 import pyarrow as pa
 from pyspark import Broadcast, TaskContext
 
-from anabranch.engines.bucket_loads import Loads
-from anabranch.engines.channel import Channel
+from anabranch.runtime.bucket_loads import Loads
+from anabranch.runtime.channel import Channel
 from anabranch.engines.checkpoint.sinks import OutboxStage
 from anabranch.engines.checkpoint.storage import Storage
 from anabranch.engines.jumbo_ipc import unpack

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from anabranch.engines.bucket_loads import Loads
+from anabranch.runtime.bucket_loads import Loads
 from anabranch.errors import EngineError, Subject
 from anabranch.io.sink import Receipt
 from anabranch.io.splits import Cursor

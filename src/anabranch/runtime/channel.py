@@ -46,17 +46,18 @@ class Channel:
         region: Region,
         plan: RegionPlan,
         replica: int,
+        pipeline: int | None = None,
     ) -> None:
-        """Kernels without state; `adopt` or `restore` bring it."""
+        """Kernels without state, of all pipelines or of one; `absorb` or `restore` bring it."""
         self.region, self.replica = region, replica
         self.buckets = owned_buckets(region, plan, replica)
+        self.pipelines = plan.pipelines if pipeline is None else (plan.pipelines[pipeline],)
         self.kernels: dict[str, Kernel] = {}
-        for name in region.steps:
+        for name in (step for steps in self.pipelines for step in steps):
             context = replace(
                 contexts[name], routing=region.key, owned=self.buckets, counters=Counters()
             )
             self.kernels[name] = flow.graph.steps[name].body.kernel(context)
-        self.pipelines = plan.pipelines
         self._before_the_end: dict[str, int] = {}  # keys by step
 
     def run(
@@ -98,14 +99,24 @@ class Channel:
 
     def assign(self, plan: RegionPlan) -> None:
         """Work under another plan from now on; `reassign` brings and takes the state."""
-        self.buckets = owned_buckets(self.region, plan, self.replica)
+        self.own(owned_buckets(self.region, plan, self.replica))
         self.pipelines = plan.pipelines
-        for kernel in self.kernels.values():
-            kernel.context = replace(kernel.context, owned=self.buckets)
 
-    def release(self, buckets: Collection[int]) -> dict[str, list[Any]]:
-        """Give up buckets of every operator, by reference."""
-        return {n: [s.release(buckets) for s in k.stores] for n, k in self.kernels.items()}
+    def own(self, buckets: tuple[int, ...]) -> None:
+        """Own other buckets from now on; `release` and `absorb` move the state."""
+        self.buckets = buckets
+        for kernel in self.kernels.values():
+            kernel.context = replace(kernel.context, owned=buckets)
+
+    def release(
+        self, buckets: Collection[int], steps: Collection[str] | None = None
+    ) -> dict[str, list[Any]]:
+        """Give up buckets of every operator, or of some, by reference."""
+        return {
+            name: [store.release(buckets) for store in kernel.stores]
+            for name, kernel in self.kernels.items()
+            if kernel.stores and (steps is None or name in steps)
+        }
 
     def absorb(self, handover: dict[str, list[Any]]) -> None:
         """Take over what another channel of this region released."""

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.state.gate import Gate
+from anabranch.runtime.gate import Gate
 from anabranch.state.positions import START, Jumbo, Mark, Positions, Root, end
 
 

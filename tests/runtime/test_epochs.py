@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.state.epochs import Epochs
+from anabranch.runtime.epochs import Epochs
 
 
 def test_a_switch_is_wished_for_until_it_begins():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.columns.hashing import bucket_of, hash_columns
-from anabranch.engines.routing import Router
+from anabranch.runtime.routing import Router
 from anabranch.planning.bucket_map import balanced
 from anabranch.planning.plan import RegionPlan
 from anabranch.planning.regions import Region, RegionKind

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.columns.hashing import bucket_of, hash_columns
-from anabranch.engines.bucket_loads import (
+from anabranch.runtime.bucket_loads import (
     KEPT_DRAWS,
     BucketLoads,
     Loads,
     bucket_rows,
     hottest_key,
 )
-from anabranch.engines.routing import Router
+from anabranch.runtime.routing import Router
 from anabranch.events import HotKey
 from anabranch.planning.bucket_map import balanced
 from anabranch.planning.plan import RegionPlan

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.engines.channel import Channel, hand_over, owned_buckets
-from anabranch.engines.routing import Router
+from anabranch.runtime.channel import Channel, hand_over, owned_buckets
+from anabranch.runtime.routing import Router
 from anabranch.errors import StateError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory

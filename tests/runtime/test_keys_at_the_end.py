@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.engines.channel import Channel
+from anabranch.runtime.channel import Channel
 from anabranch.events import Observed
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan

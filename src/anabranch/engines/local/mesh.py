@@ -1,0 +1,382 @@
+"""One process's connections to the other processes of a run.
+
+Messages are Python objects. Their large buffers, such as the columns of Arrow tables and numpy
+arrays, go through shared memory; see arena.py. The rest goes through sockets; see wire.py.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import os
+import pickle
+import select
+import socket
+import struct
+import threading
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from anabranch.engines.local.arena import Arena, Mappings, Slot
+from anabranch.engines.local.wire import Wire
+
+COORDINATOR = 0
+"""The number of the user's process; workers have the numbers from 1."""
+SHARED_FROM_BYTES = 4 << 10
+"""Buffers of a message go into shared memory when they have at least this size together."""
+SHARED_PICKLE_FROM_BYTES = 64 << 10
+"""A message without its buffers goes into shared memory, too, from this size."""
+ONE_BUFFER_BYTES = 256 << 10
+"""Batches and tables up to this size become one buffer before they are copied."""
+
+# Kinds of frames.
+PLAIN, WITH_BUFFERS, WITH_SLOT, SEGMENT, RELEASE = range(5)
+
+_WORD = 8
+_SEGMENT = struct.Struct("<QQ")
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Reports that a process has died or closed its end of the connection."""
+
+    number: int
+
+
+class _Peer:
+    """A connected process, the segments that it has, and the slots that it has not released."""
+
+    __slots__ = ("has_segments", "holds", "is_watched_for_space", "number", "wire")
+
+    def __init__(self, number: int, wire: Wire) -> None:
+        self.number, self.wire = number, wire
+        self.has_segments: set[int] = set()
+        self.holds: set[int] = set()
+        self.is_watched_for_space = False
+
+
+class Mesh:
+    """Sends messages to the other processes of a run, and receives theirs.
+
+    Messages from one process arrive in the order in which they were sent. A mesh belongs to one
+    thread, but for `wake` and `post`.
+
+    Args:
+        number: The number of this process.
+        arena: The shared memory for what this process sends.
+
+    Example:
+        >>> here, there = Mesh(0), Mesh(1)
+        >>> connect_pair(here, there)
+        >>> here.send(1, {"hello": pa.array([1, 2])})
+        >>> here.flush()
+        >>> [(number, message["hello"].to_pylist()) for number, message in there.poll(None)]
+        [(0, [1, 2])]
+        >>> here.close()
+        >>> there.poll(None)
+        [(0, Lost(number=0))]
+        >>> there.close()
+    """
+
+    def __init__(self, number: int, arena: Arena | None = None) -> None:
+        self.number = number
+        self.arena = arena or Arena()
+        self._mappings = Mappings()
+        self._peers: dict[int, _Peer] = {}
+        self._peer_of: dict[int, _Peer] = {}
+        self._unsent: set[_Peer] = set()
+        self._posted: deque[tuple[int, object]] = deque()
+        self._inbox: list[tuple[int, object]] = []
+        self._thread = threading.get_ident()
+        self._poller = select.poll()
+        self._waking, self._woken = socket.socketpair()
+        self._waking.setblocking(False)
+        self._woken.setblocking(False)
+        self._poller.register(self._woken, select.POLLIN)
+
+    @property
+    def peers(self) -> tuple[int, ...]:
+        """The numbers of the connected processes that have not been lost."""
+        return tuple(self._peers)
+
+    def connect(self, number: int, connection: socket.socket) -> None:
+        """Take a socket whose other end is at the process of this number."""
+        peer = _Peer(number, Wire(connection))
+        self._peers[number] = self._peer_of[connection.fileno()] = peer
+        self._poller.register(connection, select.POLLIN)
+
+    def send(self, to: int, message: object, by_value: bool = False) -> None:
+        """Send a message with the next `flush` or `poll`; drop it if the process is lost.
+
+        Args:
+            to: Number of the process that receives it.
+            message: Any object that can be pickled.
+            by_value: Whether classes and functions of `__main__` and inside of functions are sent
+                as they are (by cloudpickle, which takes longer).
+        """
+        self.send_all((to,), message, by_value)
+
+    def send_all(self, to: Sequence[int], message: object, by_value: bool = False) -> None:
+        """Send a message to several processes, which share one copy of its buffers."""
+        if self._posted:
+            self._send_posted()
+        self._send(to, message, by_value)
+
+    def post(self, to: int, message: object) -> None:
+        """Send a message from any thread, a finalizer or a signal handler.
+
+        It goes out with the next call of any other method that sends. A `poll` that waits in
+        another thread returns.
+        """
+        self._posted.append((to, message))
+        if threading.get_ident() != self._thread:
+            self.wake()
+
+    def wake(self) -> None:
+        """Let `poll` return in the thread that waits there, or the next call if there is none."""
+        with suppress(BlockingIOError):  # it has been woken often enough
+            self._waking.send(b"\0")
+
+    def flush(self) -> None:
+        """Send what is queued, as far as sockets take it without waiting."""
+        if self._posted:
+            self._send_posted()
+        if self._mappings.freed:
+            self._send_releases()
+        if self._unsent:
+            for peer in list(self._unsent):
+                self._flush(peer)
+
+    def poll(self, timeout_s: float | None) -> list[tuple[int, object]]:
+        """Send what is queued, and return received messages with the number of their sender.
+
+        The last message of a process is `Lost`.
+
+        Args:
+            timeout_s: Seconds to wait for the first message; None for no limit. After `wake` the
+                list may be empty before the time is over.
+        """
+        if self._inbox:
+            timeout_s = 0
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        wait_s = timeout_s
+        while True:
+            self.flush()
+            woken = self._receive_ready(None if wait_s is None else wait_s * 1000)
+            if self._inbox or woken:
+                break
+            if end is not None:
+                wait_s = end - time.monotonic()
+                if wait_s <= 0:
+                    break
+        received, self._inbox = self._inbox, []
+        return received
+
+    def put_back(self, messages: Sequence[tuple[int, object]]) -> None:
+        """Let the next `poll` return messages that an earlier one has returned."""
+        self._inbox[:0] = messages
+
+    def discard_until_lost(self, number: int) -> None:
+        """Send what is queued and drop what arrives until a process is lost."""
+        while number in self._peers:
+            self.poll(None)
+
+    def close(self) -> None:
+        """Close all connections. Received messages stay valid; what is still queued is dropped."""
+        for peer in self._peers.values():
+            peer.wire.close()
+        self._peers.clear()
+        self._peer_of.clear()
+        self._unsent.clear()
+        self._waking.close()
+        self._woken.close()
+        self.arena.close()
+
+    def _send(self, to: Sequence[int], message: object, by_value: bool = False) -> None:
+        peers = [peer for number in to if (peer := self._peers.get(number)) is not None]
+        if not peers:
+            return
+        buffers: list[pickle.PickleBuffer] = []
+        data = packed(message, buffers.append, by_value)
+        if not buffers and len(data) < SHARED_PICKLE_FROM_BYTES:
+            for peer in peers:
+                peer.wire.queue(PLAIN, data)
+            self._unsent.update(peers)
+            return
+        views = [buffer.raw() for buffer in buffers]
+        if len(data) >= SHARED_PICKLE_FROM_BYTES:
+            views.append(memoryview(data))
+            data = b""
+        elif sum(map(len, views)) < SHARED_FROM_BYTES:
+            head = array("Q", [len(views), *map(len, views)]).tobytes()
+            body = b"".join((head, *views, data))
+            for peer in peers:
+                peer.wire.queue(WITH_BUFFERS, body)
+            self._unsent.update(peers)
+            return
+        self._send_slot(peers, self.arena.put(views, len(peers)), data)
+
+    def _send_slot(self, peers: Iterable[_Peer], slot: Slot, data: bytes) -> None:
+        words = array("Q", [len(slot.starts), *slot[:4], *slot.starts, *slot.lengths])
+        body = words.tobytes() + data
+        for peer in peers:
+            if slot.segment not in peer.has_segments:
+                descriptor, size = self.arena.descriptor(slot.segment)
+                peer.wire.queue(SEGMENT, _SEGMENT.pack(slot.segment, size), (descriptor,))
+                peer.has_segments.add(slot.segment)
+            peer.wire.queue(WITH_SLOT, body)
+            peer.holds.add(slot.id)
+            self._unsent.add(peer)
+
+    def _send_posted(self) -> None:
+        while self._posted:
+            to, message = self._posted.popleft()
+            self._send((to,), message)
+
+    def _send_releases(self) -> None:
+        freed: dict[int, array[int]] = {}
+        while self._mappings.freed:
+            owner, slot_id = self._mappings.freed.popleft()
+            freed.setdefault(owner, array("Q")).append(slot_id)
+        for owner, slot_ids in freed.items():
+            peer = self._peers.get(owner)
+            if peer is not None:
+                peer.wire.queue(RELEASE, slot_ids.tobytes())
+                self._unsent.add(peer)
+
+    def _flush(self, peer: _Peer) -> None:
+        all_sent = peer.wire.flush()
+        if all_sent:
+            self._unsent.discard(peer)
+        if all_sent is peer.is_watched_for_space:
+            events = select.POLLIN if all_sent else select.POLLIN | select.POLLOUT
+            self._poller.modify(peer.wire, events)
+            peer.is_watched_for_space = not all_sent
+
+    def _receive_ready(self, timeout_ms: float | None) -> bool:
+        woken = False
+        for descriptor, events in self._poller.poll(timeout_ms):
+            peer = self._peer_of.get(descriptor)
+            if peer is None:
+                self._woken.recv(4096)
+                woken = True
+                continue
+            if events & select.POLLOUT:
+                self._flush(peer)
+            if events & ~select.POLLOUT:
+                self._receive(peer)
+        return woken
+
+    def _receive(self, peer: _Peer) -> None:
+        for kind, body, descriptors in peer.wire.receive():
+            if kind == PLAIN:
+                self._inbox.append((peer.number, pickle.loads(body)))
+            elif kind == WITH_SLOT:
+                self._inbox.append((peer.number, self._read_slot(peer.number, body)))
+            elif kind == WITH_BUFFERS:
+                self._inbox.append((peer.number, _read_buffers(body)))
+            elif kind == RELEASE:
+                for slot_id in body.cast("Q"):
+                    self.arena.release(slot_id)
+                    peer.holds.discard(slot_id)
+            else:
+                number, size = _SEGMENT.unpack(body)
+                self._mappings.add(peer.number, number, descriptors[0], size)
+                os.close(descriptors[0])
+        if peer.wire.ended:
+            self._lose(peer)
+
+    def _read_slot(self, owner: int, body: memoryview) -> object:
+        count = body[:_WORD].cast("Q")[0]
+        end = _WORD * (5 + 2 * count)
+        words = body[_WORD:end].cast("Q").tolist()
+        starts, lengths = tuple(words[4 : 4 + count]), tuple(words[4 + count :])
+        slot = Slot(words[0], words[1], words[2], words[3], starts, lengths)
+        buffers = self._mappings.open(owner, slot)
+        data = body[end:] if len(body) > end else buffers.pop()
+        return pickle.loads(data, buffers=buffers)
+
+    def _lose(self, peer: _Peer) -> None:
+        self._poller.unregister(peer.wire)
+        del self._peers[peer.number], self._peer_of[peer.wire.fileno()]
+        self._unsent.discard(peer)
+        peer.wire.close()
+        if peer.number != COORDINATOR:  # the user may keep results after the end of the run
+            for slot_id in peer.holds:
+                self.arena.release(slot_id)
+        self._inbox.append((peer.number, Lost(peer.number)))
+
+
+def connect_pair(one: Mesh, other: Mesh) -> None:
+    """Connect two meshes of this process."""
+    end, other_end = socket.socketpair()
+    one.connect(other.number, end)
+    other.connect(one.number, other_end)
+
+
+def packed(
+    message: object, take_buffer: Callable[[pickle.PickleBuffer], object], by_value: bool = False
+) -> bytes:
+    """Return a message as bytes, but for its buffers.
+
+    Args:
+        message: What is packed.
+        take_buffer: Called with each buffer, which is then left out, unless it returns True.
+        by_value: Whether to use cloudpickle.
+    """
+    file = io.BytesIO()
+    pickler: Any
+    if by_value:
+        import cloudpickle
+
+        pickler = cloudpickle.Pickler(file, 5, buffer_callback=take_buffer)
+        pickler.dispatch_table = pickler.dispatch_table.new_child(_REDUCERS)
+    else:
+        pickler = pickle.Pickler(file, 5, buffer_callback=take_buffer)
+        pickler.dispatch_table = copyreg.dispatch_table | _REDUCERS
+    pickler.dump(message)
+    return file.getvalue()
+
+
+def _read_buffers(body: memoryview) -> object:
+    count = body[:_WORD].cast("Q")[0]
+    start = _WORD * (1 + count)
+    buffers = []
+    for length in body[_WORD:start].cast("Q"):
+        buffers.append(bytes(body[start : start + length]))
+        start += length
+    return pickle.loads(body[start:], buffers=buffers)
+
+
+def _reduced(batch: pa.RecordBatch | pa.Table) -> Any:
+    """Reduce a small batch to one buffer, and a slice to its own rows.
+
+    pyarrow pickles each column by itself, which takes longer than a copy of a small batch. Of a
+    slice it would send all rows that the buffers have.
+    """
+    size = batch.get_total_buffer_size()
+    if size > ONE_BUFFER_BYTES and size <= 2 * batch.nbytes:
+        return batch.__reduce_ex__(5)
+    written = pa.BufferOutputStream()
+    with pa.ipc.new_stream(written, batch.schema) as stream:
+        stream.write(batch)
+    restore = _batch_of if isinstance(batch, pa.RecordBatch) else _table_of
+    return restore, (written.getvalue(),)
+
+
+def _table_of(written: pa.Buffer) -> pa.Table:
+    return pa.ipc.open_stream(written).read_all()
+
+
+def _batch_of(written: pa.Buffer) -> pa.RecordBatch:
+    return pa.ipc.open_stream(written).read_next_batch()
+
+
+_REDUCERS: dict[type, Callable[[Any], Any]] = {pa.RecordBatch: _reduced, pa.Table: _reduced}

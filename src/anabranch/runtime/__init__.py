@@ -1,0 +1,1 @@
+"""The runtime: pure state machines that every engine drives; messages in, messages out."""

@@ -1,0 +1,252 @@
+"""The coordinator of a run: gives out rows, begins epochs, and knows when all is done.
+
+There is one protocol for changing plans and for saving: an epoch ends, and the next one begins. The
+coordinator lets the readers finish their claims, announces the epoch, and collects what the units
+report. Until every unit has entered it, no further one begins; of several plans that are requested
+meanwhile the newest counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from anabranch.flow import Flow
+from anabranch.graph import Role
+from anabranch.operators.base import Counters
+from anabranch.planning.plan import Plan
+from anabranch.runtime.dispenser import Dispenser, Offsets, acknowledge
+from anabranch.runtime.epochs import Epochs
+from anabranch.runtime.layout import Layout, Topology
+from anabranch.runtime.messages import (
+    Acks,
+    Begin,
+    Done,
+    Entered,
+    Finished,
+    Message,
+    SinkEnded,
+    Surveyed,
+    UnitId,
+)
+
+
+@dataclass
+class Passage:
+    """From one epoch to the next, on its way.
+
+    Attributes:
+        epoch: The epoch that begins.
+        before: The plan before.
+        plan: The plan of the new epoch.
+        offsets: By source, where the new epoch reads on.
+        saves: Whether units save their state.
+        ended: Whether all sinks had come to the end of their streams in the epoch before.
+        saved: By unit of the epoch before, what its host has saved.
+        done: Units that are done with the epoch before.
+        entered: Units that have entered the new one.
+        stood_s: The longest that a unit could not process what had come.
+    """
+
+    epoch: int
+    before: Plan
+    plan: Plan
+    offsets: dict[str, Offsets]
+    saves: bool
+    saved: dict[UnitId, Any] = field(default_factory=dict)
+    done: set[UnitId] = field(default_factory=set)
+    entered: set[UnitId] = field(default_factory=set)
+    stood_s: float = 0.0
+    ended: bool = False
+
+
+class Coordinator:
+    """Directs the hosts of one run.
+
+    Args:
+        topology: What follows from the flow.
+        plan: The plan to begin with.
+        workers: How many hosts there are beside the one at home.
+        limit: Rows to read of each source at most.
+        now_s: The time at the start.
+        offsets: By source, where to read on; empty for a fresh start.
+        counters: By step, what was counted before.
+        epoch: The number of the first epoch.
+        claim_rows: Chooses the rows of a claim, given how many it may have at most.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        plan: Plan,
+        workers: int,
+        *,
+        limit: int | None = None,
+        now_s: float = 0.0,
+        offsets: Mapping[str, Offsets] | None = None,
+        counters: Mapping[str, Counters] | None = None,
+        epoch: int = 0,
+        claim_rows: Callable[[int], int] = int,
+    ) -> None:
+        flow: Flow = topology.flow
+        self._topology, self._workers = topology, workers
+        self._epochs: Epochs[Plan] = Epochs(plan, epoch)
+        self.sources = {
+            name: Dispenser(name, source, rank, limit, now_s, claim_rows)
+            for rank, (name, source) in enumerate(
+                (name, flow.sources()[name]) for name in flow.names(Role.SOURCE)
+            )
+        }
+        for name, offset in (offsets or {}).items():
+            self.sources[name].restore(offset)
+        self.layout = Layout(topology, plan, workers)
+        self._old = self.layout
+        self.counters = {name: Counters() for name in flow.graph.steps}
+        for name, counted in (counters or {}).items():
+            self.counters[name].add(counted)
+        self._ended: set[UnitId] = set()
+        self._passage: Passage | None = Passage(epoch, plan, plan, {}, saves=False)
+        self._passage.done = set(self.layout.units)
+        self._wants_epoch = self._saves = self._stopped = False
+        self._holding = False
+        self.outbox: list[tuple[int, Message]] = []
+        self._announce(Begin(epoch, plan))
+
+    # Requests
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the newest epoch."""
+        return self._epochs.plan(self._epochs.newest)
+
+    def request(self, plan: Plan) -> None:
+        """Ask for another plan from the next epoch on."""
+        self._epochs.request(plan)
+        self._wants_epoch = True
+
+    def save(self) -> None:
+        """Ask for an epoch to end, and for its state to be saved."""
+        self._wants_epoch = self._saves = True
+
+    def stop(self) -> None:
+        """Read no more; the streams do not end by that."""
+        for source in self.sources.values():
+            source.stop()
+        self._stopped = True
+
+    # What others ask
+
+    @property
+    def passing(self) -> bool:
+        """Whether an epoch change is under way."""
+        return self._passage is not None
+
+    @property
+    def wants_epoch(self) -> bool:
+        """Whether an epoch change is requested and has not begun."""
+        return self._wants_epoch
+
+    @property
+    def ended(self) -> bool:
+        """Whether every sink has processed the end of its stream, in this epoch."""
+        sinks = {name for name in self._topology.flow.names(Role.SINK)}
+        return sinks <= {unit.region for unit in self._ended}
+
+    # Messages
+
+    def receive(self, message: Message, now_s: float) -> None:
+        """Take a report of a host."""
+        if isinstance(message, Acks):
+            acknowledge(self.sources, message)
+        elif isinstance(message, Finished):
+            self.sources[message.reader.region].finished(message, now_s)
+        elif isinstance(message, Surveyed):
+            self.sources[message.reader.region].surveyed(message)
+        elif isinstance(message, Done):
+            self._note_done(message)
+        elif isinstance(message, Entered):
+            self._note_entered(message)
+        elif isinstance(message, SinkEnded):
+            if message.epoch == self._epochs.newest:
+                self._ended.add(message.unit)
+        else:
+            raise TypeError(f"a coordinator does not take {type(message).__name__}")
+
+    def take_outbox(self) -> list[tuple[int, Message]]:
+        """Return the messages to hosts."""
+        taken, self.outbox = self.outbox, []
+        return taken
+
+    def tick(self, now_s: float) -> Passage | None:
+        """Give out rows, begin an epoch that is requested; return one that all have entered."""
+        if self._wants_epoch and self._passage is None:
+            self._holding = True
+            if all(source.at_rest for source in self.sources.values()):
+                self._begin()
+        if not self._holding:
+            for source in self.sources.values():
+                for message in source.give(now_s):
+                    self._send(message.reader, message)
+        return self._take_finished()
+
+    def wake_s(self, now_s: float) -> float | None:
+        """When `tick` has something to do though nothing is reported; None: not by itself."""
+        times = [source.wake_s(now_s) for source in self.sources.values()]
+        return min((time for time in times if time is not None), default=None)
+
+    def relax(self) -> None:
+        """Everything stands still: let sources give out more than they usually would."""
+        for source in self.sources.values():
+            source.relax()
+
+    # Epochs
+
+    def _begin(self) -> None:
+        before = self.plan
+        epoch = self._epochs.begin()
+        self._passage = Passage(
+            epoch,
+            before,
+            self.plan,
+            {name: source.offsets() for name, source in self.sources.items()},
+            self._saves,
+            ended=self.ended,
+        )
+        self._old, self.layout = self.layout, Layout(self._topology, self.plan, self._workers)
+        self._announce(Begin(epoch, self.plan, self._saves))
+        self._wants_epoch = self._saves = self._holding = False
+        self._ended.clear()
+
+    def _announce(self, begin: Begin) -> None:
+        for host in range(self._workers + 1):
+            self.outbox.append((host, begin))
+        for name, source in self.sources.items():
+            source.begin(begin.epoch, begin.plan.source(name))
+
+    def _note_done(self, done: Done) -> None:
+        for step, counted in done.counters.items():
+            self.counters[step].add(counted)
+        if self._passage is not None:
+            self._passage.done.add(done.unit)
+            if done.saved is not None:
+                self._passage.saved[done.unit] = done.saved
+
+    def _note_entered(self, entered: Entered) -> None:
+        if self._passage is not None:
+            self._passage.entered.add(entered.unit)
+            self._passage.stood_s = max(self._passage.stood_s, entered.stood_s)
+
+    def _take_finished(self) -> Passage | None:
+        passage = self._passage
+        if passage is None:
+            return None
+        if passage.done != set(self._old.units) or passage.entered != set(self.layout.units):
+            return None
+        self._passage = None
+        self._old = self.layout
+        self._epochs.forget(before=passage.epoch)
+        return passage
+
+    def _send(self, unit: UnitId, message: Message) -> None:
+        self.outbox.append((self.layout.units[unit], message))

@@ -1,0 +1,376 @@
+"""The dispenser of a source: decides who reads which rows, and what readers may promise.
+
+Rows are given out in claims, in the order of positions. A part whose length is known, and which can
+be read from any row at no extra cost, is shared by all readers; any other part belongs to the
+reader that began it. Claims are bounded: a source has so many of them under way, from being given
+out until nothing that stems from them waits anywhere. That is the back-pressure of a run.
+
+Which rows a reader gets depends on time and speed, and no result depends on it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.io.reader import place
+from anabranch.io.source import Extent, Source, unread
+from anabranch.planning.plan import SourcePlan
+from anabranch.runtime.messages import (
+    Acks,
+    Claim,
+    Finished,
+    Promise,
+    Survey,
+    Surveyed,
+    UnitId,
+)
+from anabranch.runtime.pace import Pace
+from anabranch.state.positions import FIRST, START, Root, end
+
+MOST_PARTS = 1000
+"""Of more parts the backlog is not computed: it would take longer than it is worth."""
+MOST_AHEAD = 4
+"""Batches that may be read of a part while an earlier one is not done: their rows have to wait."""
+QUEUED = 2
+"""Claims that a reader has at once, so that it need not wait for the next one."""
+LINGER_S = 0.002
+"""How long rows that are due are gathered for a larger batch."""
+NAP_S = 0.01
+"""How long a part that had no more rows is not asked again."""
+
+Offsets = dict[str, Any]
+"""How far a source was read, in values that JSON gives back as they were."""
+
+
+class Dispenser:
+    """Gives out the rows of one source.
+
+    Args:
+        name: Name of the source.
+        source: The source.
+        rank: Its number.
+        limit: Gives out no more rows than this.
+        now_s: The time at the start, for sources that have a pace.
+        claim_rows: Chooses the rows of a claim, given how many it may have at most.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: Source,
+        rank: int,
+        limit: int | None = None,
+        now_s: float = 0.0,
+        claim_rows: Callable[[int], int] = int,
+    ) -> None:
+        self.name, self._source, self._rank, self._limit = name, source, rank, limit
+        self._claim_rows = claim_rows
+        self._parts = source.parts()
+        self._pace = Pace(source, now_s)
+        self._extents: dict[int, Extent] = {}
+        self._asked: set[int] = set()
+        self._unopened = 0  # number of the first part that nobody has begun
+        self._next: dict[int, int] = {}  # by open part, the first row that was not given out
+        self._given = 0
+        self._number = 0
+        self._flying: dict[int, int] = {}  # by claim, deliveries under way because of it
+        self._extra = 0  # claims beyond the window, after a standstill
+        self._not_before: dict[int, float] = {}
+        self._due_since: float | None = None
+        self._stamp: int | None = None
+        self.lag_ms: float | None = None
+        self._stopped = False
+        self.begin(0, SourcePlan(name))
+
+    def begin(self, epoch: int, plan: SourcePlan) -> None:
+        """Give out to other readers; all claims of the earlier ones are finished."""
+        self._epoch, self._plan = epoch, plan
+        self._readers = [UnitId(self.name, reader) for reader in range(plan.replicas)]
+        self._claims: dict[UnitId, list[Claim]] = {reader: [] for reader in self._readers}
+        self._owner: dict[int, UnitId] = {}
+        self._promised: dict[UnitId, Root] = dict.fromkeys(self._readers, START)
+        self._asked.clear()
+
+    # What the coordinator asks
+
+    @property
+    def rows(self) -> int:
+        """Rows given out so far, without those that were not there."""
+        return self._given
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether every claim is finished."""
+        return not any(self._claims.values())
+
+    @property
+    def over(self) -> bool:
+        """Whether every row was read, up to the limit."""
+        return self.at_rest and self._exhausted()
+
+    @property
+    def flying(self) -> int:
+        """Claims of which something is under way."""
+        return len(self._flying)
+
+    def stop(self) -> None:
+        """Give nothing out any more; the stream does not end by that."""
+        self._stopped = True
+
+    def offsets(self) -> Offsets:
+        """Where to read on, once all claims are finished."""
+        offsets: Offsets = {
+            "open": {str(part): row for part, row in self._next.items()},
+            "unopened": self._unopened,
+            "rows": self._given,
+        }
+        if self._source.arrivals is not None:
+            offsets["stamp"] = self._source.arrivals.latest or self._stamp
+        return offsets
+
+    def restore(self, offsets: Offsets) -> None:
+        """Read on from there; a source with a pace keeps it from now on."""
+        self._next = {int(part): row for part, row in offsets["open"].items()}
+        self._unopened = offsets["unopened"]
+        self._given = offsets["rows"]
+        self._stamp = offsets.get("stamp")
+        self._pace.go_on_behind(self._given)
+
+    def forget_arrivals(self) -> None:
+        """Forget when the rows before the offsets arrived: nobody reads them again."""
+        if (arrivals := self._source.arrivals) is not None:
+            for part, row in self._next.items():
+                arrivals.let_go(self._parts[part], row)
+
+    def backlog(self, now_s: float) -> int | None:
+        """How many rows are known to wait; None when nobody can say."""
+        if self.over:
+            return 0
+        due = self._pace.due(self._given, now_s)
+        if due is not None:
+            return max(0, due)
+        known = [self._extents.get(part) for part in range(len(self._parts))]
+        if len(self._parts) > MOST_PARTS or not all(known):
+            return None
+        extents = [extent for extent in known if extent is not None]
+        growing = any(extent.growing for extent in extents)
+        claims = [claim for given in self._claims.values() for claim in given] if growing else []
+        claimed = sum(claim.stop - claim.start for claim in claims)
+        return unread(extents, self._given - claimed)
+
+    def survey_all(self) -> list[Survey]:
+        """Ask for the extents of all parts that may have grown, or were never asked for."""
+        parts = [
+            part
+            for part in range(min(len(self._parts), MOST_PARTS))
+            if part not in self._extents or not self._extents[part].exact
+        ]
+        return [Survey(self._epoch, self._readers[0], tuple(parts))] if parts else []
+
+    # What readers report
+
+    def finished(self, report: Finished, now_s: float) -> None:
+        """A claim is finished."""
+        claim = self._claims[report.reader].pop(0)
+        part = claim.part
+        stop = claim.start + report.rows
+        self._given -= claim.stop - stop
+        if report.part_over:
+            self._next.pop(part, None)
+            self._owner.pop(part, None)
+        elif stop < claim.stop:
+            self._next[part] = stop  # nobody has claimed what follows: see `_part_for`
+            self._not_before[part] = now_s + NAP_S
+        if report.waited_ms is not None:
+            self.lag_ms = report.waited_ms
+        if claim.record is not None and (arrivals := self._source.arrivals) is not None:
+            if stop < claim.stop:
+                arrivals.forget(self._parts[part], stop)
+
+    def surveyed(self, report: Surveyed) -> None:
+        """Extents are known."""
+        self._extents.update(report.extents)
+
+    def acknowledged(self, number: int, change: int) -> None:
+        """More or fewer deliveries of a claim are under way."""
+        count = self._flying.get(number, 0) + change
+        if count:
+            self._flying[number] = count
+        else:
+            self._flying.pop(number, None)
+            self._extra = 0 if len(self._flying) <= self._window() // 2 else self._extra
+
+    def relax(self) -> None:
+        """Let one more claim be under way: everything waits for more rows."""
+        self._extra += 1
+
+    # Giving out
+
+    def give(self, now_s: float) -> list[Claim | Promise | Survey]:
+        """What readers shall read now, and what those without a claim may promise."""
+        given: list[Claim | Promise | Survey] = []
+        while (claim := self._next_claim(now_s, given)) is not None:
+            given.append(claim)
+        for reader in self._readers:
+            free = self._free_for(reader)
+            if not self._claims[reader] and free > self._promised[reader]:
+                self._promised[reader] = free
+                given.append(Promise(self._epoch, reader, free))
+        return given
+
+    def wake_s(self, now_s: float) -> float | None:
+        """When to call `give` again though nothing is reported; None: not by itself."""
+        if self._stopped or self._exhausted():
+            return None
+        if self._pace.is_set:
+            return now_s + LINGER_S
+        waits = [when for part, when in self._not_before.items() if part in self._next]
+        return min((when for when in waits if when > now_s), default=None)
+
+    @property
+    def expectant(self) -> bool:
+        """Whether rows may come by themselves, with time."""
+        return self._pace.is_set or any(part in self._next for part in self._not_before)
+
+    def _next_claim(self, now_s: float, given: list[Claim | Promise | Survey]) -> Claim | None:
+        if self._stopped or self._exhausted() or len(self._flying) >= self._window():
+            return None
+        rows = self._due(now_s)
+        if rows <= 0:
+            return None
+        # The reader that has least to do comes first; the others keep their turn.
+        for reader in sorted(self._readers, key=lambda each: len(self._claims[each])):
+            if len(self._claims[reader]) >= QUEUED:
+                continue
+            part = self._part_for(reader, now_s)
+            if part is None:
+                continue
+            if part in self._extents:
+                return self._claim(reader, part, rows, now_s)
+            if part not in self._asked:
+                self._asked.add(part)
+                given.append(Survey(self._epoch, reader, (part,)))
+        return None
+
+    def _claim(self, reader: UnitId, part: int, rows: int, now_s: float) -> Claim:
+        known = self._extents[part]
+        start = self._next.get(part, 0)
+        if part == self._unopened:
+            self._unopened += 1
+        if not _shared(known):
+            self._owner[part] = reader
+        self._next[part] = start + rows
+        if known.exact and known.rows is not None and start + rows >= known.rows:
+            rows = max(1, known.rows - start)  # an empty part has to be looked at, too
+            del self._next[part]
+            self._owner.pop(part, None)
+        due_s = self._pace.due_since_s(self._given, now_s) if self._pace.is_set else None
+        self._given += rows
+        self._due_since = None
+        record = None
+        if (arrivals := self._source.arrivals) is not None:
+            name = self._parts[part]
+            record = arrivals.stamp(name, start, start + rows, self._stamp)
+        claim = Claim(
+            self._epoch,
+            reader,
+            self._number,
+            part,
+            start,
+            start + rows,
+            self._free_for(reader),
+            due_s,
+            record,
+        )
+        self._promised[reader] = max(self._promised[reader], claim.free)
+        self._claims[reader].append(claim)
+        self._flying[self._number] = 1
+        self._number += 1
+        return claim
+
+    def _free_for(self, reader: UnitId) -> Root:
+        """No row that a reader may get from now on is before it."""
+        rows = []
+        if not self._limit_reached():
+            rows = [
+                (part, row)
+                for part, row in self._next.items()
+                if self._owner.get(part, reader) == reader
+            ]
+            if self._unopened < len(self._parts):
+                rows.append((self._unopened, 0))
+        return place(self._rank, *min(rows)) if rows else end(FIRST)
+
+    def _part_for(self, reader: UnitId, now_s: float) -> int | None:
+        """The part that a reader goes on with: a shared one, its own, or the next new one."""
+        taken: dict[int, list[UnitId]] = defaultdict(list)
+        for each, claims in self._claims.items():
+            for claim in claims:
+                taken[claim.part].append(each)
+        first = min([*taken, *self._next], default=self._unopened)
+        for part in sorted(self._next):
+            if part > first and self._next[part] >= MOST_AHEAD * self._batch_rows():
+                continue
+            known = self._extents.get(part)
+            if known is None or _shared(known):
+                return part
+            if self._owner.get(part, reader) != reader:
+                continue
+            if known.growing or not self._source.bounded:
+                # What was claimed may not be there: only then is it known where to go on.
+                if taken[part] or self._not_before.get(part, now_s) > now_s:
+                    continue
+            return part
+        # Which rows a limit leaves must not depend on the readers: part after part, then.
+        in_turn = self._limit is None or not (self._next or taken)
+        if self._unopened < len(self._parts) and in_turn:
+            return self._unopened
+        return None
+
+    def _exhausted(self) -> bool:
+        """Whether nothing is left to give out."""
+        return self._limit_reached() or (self._unopened >= len(self._parts) and not self._next)
+
+    def _limit_reached(self) -> bool:
+        return self._limit is not None and self._given >= self._limit
+
+    def _batch_rows(self) -> int:
+        return self._plan.most_rows
+
+    def _window(self) -> int:
+        """How many claims may be under way."""
+        window = QUEUED * (len(self._readers) + 1)
+        if (limit := self._plan.in_flight_limit) is not None:
+            window = max(1, min(window, limit // self._batch_rows()))
+        return window + self._extra
+
+    def _due(self, now_s: float) -> int:
+        """How many rows may be given out now."""
+        rows = self._claim_rows(self._batch_rows())
+        due = self._pace.due(self._given, now_s)
+        if due is not None:
+            if due <= 0:
+                # When nothing will ever be due any more, the end is still to be found.
+                return int(self._pace.is_over(now_s))
+            if due < rows:
+                # What is due is gathered for a moment, so that batches are worth their cost.
+                self._due_since = now_s if self._due_since is None else self._due_since
+                if now_s - self._due_since < LINGER_S:
+                    return 0
+                rows = due
+        if self._limit is not None:
+            rows = min(rows, self._limit - self._given)
+        return max(rows, 0)
+
+
+def _shared(known: Extent) -> bool:
+    """Whether all readers may read a part; otherwise one reader of an epoch reads it."""
+    return known.seekable and not known.growing
+
+
+def acknowledge(dispensers: dict[str, Dispenser], acks: Acks) -> None:
+    """Pass acknowledgements on to the sources that they are about."""
+    for (source, number), change in acks.changes.items():
+        dispensers[source].acknowledged(number, change)

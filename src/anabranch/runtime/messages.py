@@ -1,0 +1,226 @@
+"""Messages between the coordinator and the hosts of a run, and between the units on them.
+
+A message is a value: a scheduler may hold it back, a transport may carry it to another process. The
+order of the messages from one sender to one receiver is kept; there is no other order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from anabranch.io.source import Extent, Record
+from anabranch.operators.base import Counters
+from anabranch.planning.plan import Plan
+from anabranch.state.positions import Jumbo, Root
+
+HOME = 0
+"""The host in the caller's process, beside the coordinator."""
+
+
+class UnitId(NamedTuple):
+    """Names a unit: one pipeline of one replica of a region, or one reader of a source."""
+
+    region: str
+    replica: int
+    pipeline: int = 0
+
+
+class Link(NamedTuple):
+    """A connection between two units; `edge` tells several streams between the same units apart."""
+
+    edge: int
+    producer: UnitId
+    consumer: UnitId
+
+
+class Chunk(NamedTuple):
+    """The rows of one claim, for as long as results of them are under way."""
+
+    source: str
+    number: int
+
+
+Chunks = frozenset[Chunk]
+
+
+# Between units
+
+
+class Delivery(NamedTuple):
+    """Tuples on a link, and how far the producer has come with them.
+
+    Attributes:
+        epoch: The epoch of the link.
+        link: Where it goes.
+        jumbo: The tuples; None where only the frontier is new.
+        frontier: No tuple before it will follow on this link.
+        born_s: When the oldest of the tuples was read; None without tuples.
+        chunks: The claims that the tuples stem from.
+    """
+
+    epoch: int
+    link: Link
+    jumbo: Jumbo | None
+    frontier: Root
+    born_s: float | None = None
+    chunks: Chunks = frozenset()
+
+
+class Barrier(NamedTuple):
+    """The last message of an epoch on a link."""
+
+    epoch: int
+    link: Link
+
+
+class Handover(NamedTuple):
+    """State that another unit owns from an epoch on.
+
+    Attributes:
+        epoch: The epoch that begins.
+        giver: The unit that owned it.
+        taker: The unit that owns it from now on.
+        state: By step, what each of its stores has released.
+        waiting: By input port, the tuples that the giver's gate could not release yet.
+        since_s: When the giver had finished its epoch.
+    """
+
+    epoch: int
+    giver: UnitId
+    taker: UnitId
+    state: Mapping[str, list[Any]]
+    waiting: tuple[Jumbo | None, ...] = ()
+    since_s: float = 0.0
+
+
+# From the coordinator to hosts
+
+
+class Begin(NamedTuple):
+    """Announces an epoch: readers end the one before at once, other units with its barriers.
+
+    Attributes:
+        epoch: Its number.
+        plan: Its plan.
+        save: Whether units save their state when they are done with the epoch before.
+    """
+
+    epoch: int
+    plan: Plan
+    save: bool = False
+
+
+class Claim(NamedTuple):
+    """Rows of one part that a reader shall read, from `start` to before `stop`.
+
+    Attributes:
+        epoch: The epoch in which they are read.
+        reader: Who reads them.
+        number: Identifies the claim.
+        part: Number of the part.
+        start: The first row.
+        stop: The row after the last.
+        free: No row that the reader gets later, except the rest of this claim, is before it.
+        due_s: When the first row was due; None where the source has no pace.
+        record: The arrival times of the rows, where the source stamps them.
+    """
+
+    epoch: int
+    reader: UnitId
+    number: int
+    part: int
+    start: int
+    stop: int
+    free: Root
+    due_s: float | None = None
+    record: Record | None = None
+
+
+class Promise(NamedTuple):
+    """Tells a reader without claims that it gets no row before a root any more."""
+
+    epoch: int
+    reader: UnitId
+    free: Root
+
+
+class Survey(NamedTuple):
+    """Asks a reader for the extent of some parts."""
+
+    epoch: int
+    reader: UnitId
+    parts: tuple[int, ...]
+
+
+# From hosts to the coordinator
+
+
+class Finished(NamedTuple):
+    """A reader has finished a claim.
+
+    Attributes:
+        reader: Who.
+        number: Which claim.
+        rows: How many rows there were.
+        part_over: Whether the part has no further rows.
+        dry: Whether no further rows had come yet.
+        waited_ms: How long the rows had waited at their origin; None where nobody can say.
+    """
+
+    reader: UnitId
+    number: int
+    rows: int
+    part_over: bool
+    dry: bool = False
+    waited_ms: float | None = None
+
+
+class Surveyed(NamedTuple):
+    """The answer to a survey, by number of the part."""
+
+    reader: UnitId
+    extents: Mapping[int, Extent]
+
+
+class Acks(NamedTuple):
+    """By claim, how many more deliveries are under way because of it than before; often fewer."""
+
+    changes: Mapping[Chunk, int]
+
+
+class Done(NamedTuple):
+    """A unit has processed everything of an epoch.
+
+    Attributes:
+        epoch: Which.
+        unit: Who.
+        counters: By step, what was counted in this epoch.
+        saved: What the host's state storage returned for it; None where nothing was saved.
+    """
+
+    epoch: int
+    unit: UnitId
+    counters: Mapping[str, Counters]
+    saved: Any = None
+
+
+class Entered(NamedTuple):
+    """A unit works in an epoch; for `stood_s` before, it could not process what had come."""
+
+    epoch: int
+    unit: UnitId
+    stood_s: float = 0.0
+
+
+class SinkEnded(NamedTuple):
+    """A sink has processed the end of its stream."""
+
+    epoch: int
+    unit: UnitId
+
+
+Report = Finished | Surveyed | Acks | Done | Entered | SinkEnded
+"""What a coordinator takes; everything else is for hosts."""
+
+Message = Delivery | Barrier | Handover | Begin | Claim | Promise | Survey | Report

@@ -1,0 +1,132 @@
+"""A reader of a source: reads the rows that it was given, and sends them with their positions."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable
+
+from anabranch.columns.schemas import without_dictionaries
+from anabranch.io.reader import last_word, place, placed
+from anabranch.io.source import Source
+from anabranch.runtime.messages import Chunk, Claim, Finished, Promise, Survey, Surveyed, UnitId
+from anabranch.runtime.outlet import Outlet
+from anabranch.state.positions import START, Jumbo, Root, is_end
+
+Acknowledge = Callable[[Chunk, int], None]
+Counted = Callable[[Jumbo], None]
+
+
+class SourceUnit:
+    """One reader of a source, in one epoch.
+
+    Args:
+        unit: Its name.
+        epoch: The epoch.
+        source: What is read.
+        rank: Number of the source.
+        outlet: Where tuples go.
+        report: Takes the messages to the coordinator.
+    """
+
+    def __init__(
+        self,
+        unit: UnitId,
+        epoch: int,
+        source: Source,
+        rank: int,
+        outlet: Outlet,
+        report: Callable[[Finished | Surveyed], None],
+    ) -> None:
+        # Readers of one process must not share open files.
+        self.id, self.epoch, self._source, self._rank = unit, epoch, copy.copy(source), rank
+        self._outlet, self._report = outlet, report
+        self._parts = source.parts()
+        self._schema = without_dictionaries(source.schema)
+        self._claims: deque[Claim] = deque()
+        self._surveys: deque[Survey] = deque()
+        self._free, self._sent = START, START
+        self._at = 0
+        self._ended = False
+
+    def receive(self, message: Claim | Promise | Survey) -> None:
+        """Take a claim, a promise or a question."""
+        if isinstance(message, Survey):
+            self._surveys.append(message)
+            return
+        if isinstance(message, Claim):
+            if not self._claims:
+                self._at = message.start
+            self._claims.append(message)
+        self._free = message.free
+
+    def runnable(self) -> bool:
+        """Whether there is something to read, to ask or to promise."""
+        return bool(self._claims or self._surveys) or self._promise() != self._sent
+
+    def run(
+        self, acknowledge: Acknowledge, now_s: Callable[[], float], counted: Counted | None = None
+    ) -> None:
+        """Answer one question, or read once."""
+        if self._surveys:
+            parts = self._surveys.popleft().parts
+            extents = {part: self._source.extent(self._parts[part]) for part in parts}
+            self._report(Surveyed(self.id, extents))
+        elif self._claims:
+            self._read(acknowledge, now_s, counted)
+        else:
+            self._send(None, None, frozenset())
+
+    def end_epoch(self) -> None:
+        """Send barriers; all claims have been read."""
+        self._outlet.end_epoch()
+
+    def _read(
+        self, acknowledge: Acknowledge, now_s: Callable[[], float], counted: Counted | None
+    ) -> None:
+        claim = self._claims[0]
+        chunks = frozenset({Chunk(self.id.region, claim.number)})
+        began_s = now_s() if claim.due_s is None else claim.due_s
+        source = self._source
+        if claim.record is not None and source.arrivals is not None:
+            source = source.arrivals.recalling(claim.record)
+        chunk = source.read(self._parts[claim.part], self._at, claim.stop - self._at)
+        start, jumbo = self._at, None
+        if chunk is not None and (chunk.batch.num_rows or chunk.passed is not None):
+            jumbo = placed(chunk, self._schema, self._rank, claim.part, start)
+            self._at += len(jumbo)
+            if counted is not None:
+                counted(jumbo)
+        over = chunk is None
+        dry = chunk is not None and (chunk.dry or jumbo is None) and self._at < claim.stop
+        finished = over or dry or self._at >= claim.stop
+        if finished:
+            self._claims.popleft()
+            if dry:
+                self._free = min(self._free, place(self._rank, claim.part, self._at))
+        self._send(jumbo, began_s, chunks)
+        if finished:
+            acknowledge(Chunk(self.id.region, claim.number), -1)
+            waited_ms = None if chunk is None else chunk.waited_ms
+            self._report(
+                Finished(self.id, claim.number, self._at - claim.start, over, dry, waited_ms)
+            )
+            self._at = self._claims[0].start if self._claims else 0
+
+    def _promise(self) -> Root:
+        """No row that this reader reads from now on is before it."""
+        starts = [place(self._rank, claim.part, claim.start) for claim in self._claims]
+        if self._claims:
+            starts[0] = place(self._rank, self._claims[0].part, self._at)
+        return min([self._free, *starts])
+
+    def _send(self, jumbo: Jumbo | None, born_s: float | None, chunks: frozenset[Chunk]) -> None:
+        promise = max(self._promise(), self._sent)
+        if is_end(promise) and not self._ended:
+            self._ended = True
+            if jumbo is not None:
+                self._outlet.send([jumbo], [self._sent], born_s, chunks)
+            # The mark tells clocks that the source is over.
+            jumbo, chunks = last_word(self._schema, self._rank, len(self._parts)), frozenset()
+        self._sent = promise
+        self._outlet.send([jumbo], [promise], born_s, chunks)
