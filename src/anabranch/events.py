@@ -203,6 +203,8 @@ class Observation:
         regions: By region.
         sources: By source.
         latency_p999_ms: The same, all but one in a thousand; None where an engine works in batches.
+        memory_bytes: Memory of all processes, with shared pages counted once; None where nobody
+            knows.
     """
 
     at_s: float
@@ -217,6 +219,7 @@ class Observation:
     regions: tuple[RegionMetrics, ...] = ()
     sources: tuple[SourceMetrics, ...] = ()
     latency_p999_ms: float | None = None
+    memory_bytes: int | None = None
 
     @property
     def in_batches(self) -> bool:

@@ -31,6 +31,7 @@ def start(
     plan: Plan | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     rows: int | None = None,
+    workers: int | None = None,
     master: str | None = None,
     session: object = None,
     conf: Mapping[str, str] | None = None,
@@ -49,6 +50,8 @@ def start(
         checkpoint: Where progress and state are kept, so that a later start goes on from there;
             forgotten with the run when left out.
         rows: Read no more of each source than this; the stream ends there.
+        workers: For the local engine: the number of worker processes; 0 runs everything in the
+            process of the caller, for debuggers. When left out, as many as the plan uses.
         master: Spark's master URL; embedded Spark when left out and nothing else is set.
         session: A SparkSession to use instead of starting one.
         conf: Settings of a session that is started.
@@ -65,6 +68,7 @@ def start(
     require_apart(flow.sinks())
     require_kind("plan", plan, Plan)
     require_kind("rows", rows, int)
+    require_kind("workers", workers, int)
     require_kind("checkpoint", checkpoint, str, os.PathLike)
     require_kind("conf", conf, Mapping)
     require_kind("simulated", simulated, Simulated)
@@ -78,7 +82,7 @@ def start(
     decider = chosen(policy, planned=plan is not None)
 
     # Plan and start: an engine that is given no plan chooses one for the machine it finds.
-    options = Options(checkpoint, rows, master, session, conf or {}, machine)
+    options = Options(checkpoint, rows, master, session, conf or {}, machine, workers)
     runner = engine_of(engine, flow, plan, options, simulated)
 
     # Observe, decide, apply: every batch is an event; a policy that hears it may wish for a plan.
@@ -97,6 +101,7 @@ def run(
     plan: Plan | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     rows: int | None = None,
+    workers: int | None = None,
     master: str | None = None,
     session: object = None,
     conf: Mapping[str, str] | None = None,
@@ -120,6 +125,7 @@ def run(
         plan=plan,
         checkpoint=checkpoint,
         rows=rows,
+        workers=workers,
         master=master,
         session=session,
         conf=conf,

@@ -18,7 +18,10 @@ CHANGES = 500
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may say about a run, beside flow and plan; see `running.start`."""
+    """What a user may say about a run, beside flow and plan; see `running.start`.
+
+    `background` says whether the run goes on by itself: otherwise it may wait for `wait`.
+    """
 
     checkpoint: str | os.PathLike[str] | None = None
     rows: int | None = None
@@ -26,6 +29,8 @@ class Options:
     session: object = None
     conf: Mapping[str, str] = field(default_factory=dict)
     machine: Machine | None = None
+    workers: int | None = None
+    background: bool = True
 
 
 class Engine(Protocol):

@@ -129,7 +129,9 @@ class Plan:
             )
         old = self.region(region)
         bucket_map = rebalanced(old.bucket_map, replicas) if old.bucket_map else ()
-        return self._with(replace(old, replicas=replicas, bucket_map=bucket_map, placement=(), workers=()))
+        return self._with(
+            replace(old, replicas=replicas, bucket_map=bucket_map, placement=(), workers=())
+        )
 
     def with_pipelines(self, region: str, *lengths: int) -> Plan:
         """The region's steps cut into runs of the given lengths."""
@@ -188,9 +190,7 @@ class Plan:
             return replace(self, sources=tuple(changed if s is own else s for s in self.sources))
         old = self.region(name)
         units = old.replicas * len(old.pipelines)
-        return self._with(
-            replace(old, workers=workers * units if len(workers) == 1 else workers)
-        )
+        return self._with(replace(old, workers=workers * units if len(workers) == 1 else workers))
 
     def _with(self, changed: RegionPlan) -> Plan:
         return replace(

@@ -9,6 +9,25 @@ from anabranch.planning.regions import RegionKind, regions
 BATCH_ROWS = 500_000
 
 
+LOCAL_BATCH_ROWS = 262_144
+"""Of the sizes that were measured on one machine this made most applications fastest."""
+
+
+def one_of_everything(flow: Flow, batch_rows: int = LOCAL_BATCH_ROWS) -> Plan:
+    """One replica of everything: what cannot make anything slower, until it is measured.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> plan = one_of_everything(word_count.build())
+        >>> plan.region("count").replicas, plan.source("lines").batch_rows
+        (1, 262144)
+    """
+    plan = Plan.sequential(flow)
+    for source in plan.sources:
+        plan = plan.with_source(source.source, batch_rows=batch_rows)
+    return plan
+
+
 def side_by_side(flow: Flow, cores: int, batch_rows: int = BATCH_ROWS) -> Plan:
     """As many replicas as cores wherever several are allowed; batches worth their fixed cost.
 

@@ -108,10 +108,10 @@ class Coordinator:
         self._ended: set[UnitId] = set()
         self._passage: Passage | None = Passage(epoch, plan, plan, {}, saves=False)
         self._passage.done = set(self.layout.units)
-        self._wants_epoch = self._saves = self._stopped = False
+        self._wants_epoch = self._saves = False
         self._holding = False
         self.outbox: list[tuple[int, Message]] = []
-        self._announce(Begin(epoch, plan))
+        self._announce(Begin(epoch, plan, workers))
 
     # Requests
 
@@ -129,11 +129,14 @@ class Coordinator:
         """Ask for an epoch to end, and for its state to be saved."""
         self._wants_epoch = self._saves = True
 
+    def widen(self, workers: int) -> None:
+        """Use further workers from the next epoch on; they have been started."""
+        self._workers = max(self._workers, workers)
+
     def stop(self) -> None:
         """Read no more; the streams do not end by that."""
         for source in self.sources.values():
             source.stop()
-        self._stopped = True
 
     # What others ask
 
@@ -150,8 +153,13 @@ class Coordinator:
     @property
     def ended(self) -> bool:
         """Whether every sink has processed the end of its stream, in this epoch."""
-        sinks = {name for name in self._topology.flow.names(Role.SINK)}
+        sinks = set(self._topology.flow.names(Role.SINK))
         return sinks <= {unit.region for unit in self._ended}
+
+    @property
+    def held_up(self) -> bool:
+        """Whether a source could give out rows, and has too many under way."""
+        return any(source.held_up for source in self.sources.values())
 
     # Messages
 
@@ -214,7 +222,7 @@ class Coordinator:
             ended=self.ended,
         )
         self._old, self.layout = self.layout, Layout(self._topology, self.plan, self._workers)
-        self._announce(Begin(epoch, self.plan, self._saves))
+        self._announce(Begin(epoch, self.plan, self._workers, self._saves))
         self._wants_epoch = self._saves = self._holding = False
         self._ended.clear()
 

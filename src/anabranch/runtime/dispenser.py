@@ -73,7 +73,7 @@ class Dispenser:
         self._asked: set[int] = set()
         self._unopened = 0  # number of the first part that nobody has begun
         self._next: dict[int, int] = {}  # by open part, the first row that was not given out
-        self._given = 0
+        self._given = self._before = self._saved = 0
         self._number = 0
         self._flying: dict[int, int] = {}  # by claim, deliveries under way because of it
         self._extra = 0  # claims beyond the window, after a standstill
@@ -111,9 +111,27 @@ class Dispenser:
         return self.at_rest and self._exhausted()
 
     @property
-    def flying(self) -> int:
-        """Claims of which something is under way."""
-        return len(self._flying)
+    def held_up(self) -> bool:
+        """Whether there are rows to give out, and too many claims are under way for that."""
+        full = len(self._flying) >= self._window() and self.at_rest
+        return full and not (self._stopped or self._exhausted())
+
+    @property
+    def rows_read(self) -> int:
+        """Rows that readers have read since the start, about: claims count as a whole."""
+        claims = [claim for given in self._claims.values() for claim in given]
+        return self._given - self._before - sum(claim.stop - claim.start for claim in claims)
+
+    @property
+    def rows_saved(self) -> int:
+        """Rows before the offsets that were taken last, since the start."""
+        return max(0, self._saved - self._before)
+
+    def is_read(self, now_s: float) -> bool:
+        """Whether all that has come was read, as far as the extents tell."""
+        if self.over:
+            return True
+        return self.at_rest and self.expectant and not self._pace.is_set and not self.backlog(now_s)
 
     def stop(self) -> None:
         """Give nothing out any more; the stream does not end by that."""
@@ -121,6 +139,7 @@ class Dispenser:
 
     def offsets(self) -> Offsets:
         """Where to read on, once all claims are finished."""
+        self._saved = self._given
         offsets: Offsets = {
             "open": {str(part): row for part, row in self._next.items()},
             "unopened": self._unopened,
@@ -134,7 +153,7 @@ class Dispenser:
         """Read on from there; a source with a pace keeps it from now on."""
         self._next = {int(part): row for part, row in offsets["open"].items()}
         self._unopened = offsets["unopened"]
-        self._given = offsets["rows"]
+        self._given = self._before = self._saved = offsets["rows"]
         self._stamp = offsets.get("stamp")
         self._pace.go_on_behind(self._given)
 
@@ -185,9 +204,9 @@ class Dispenser:
             self._not_before[part] = now_s + NAP_S
         if report.waited_ms is not None:
             self.lag_ms = report.waited_ms
-        if claim.record is not None and (arrivals := self._source.arrivals) is not None:
-            if stop < claim.stop:
-                arrivals.forget(self._parts[part], stop)
+        arrivals = self._source.arrivals
+        if claim.record is not None and arrivals is not None and stop < claim.stop:
+            arrivals.forget(self._parts[part], stop)
 
     def surveyed(self, report: Surveyed) -> None:
         """Extents are known."""
@@ -318,10 +337,11 @@ class Dispenser:
                 return part
             if self._owner.get(part, reader) != reader:
                 continue
-            if known.growing or not self._source.bounded:
-                # What was claimed may not be there: only then is it known where to go on.
-                if taken[part] or self._not_before.get(part, now_s) > now_s:
-                    continue
+            # What was claimed may not be there: only when it is read is it known where to go on.
+            endless = known.growing or not self._source.bounded
+            asleep = self._not_before.get(part, now_s) > now_s
+            if endless and (taken[part] or asleep):
+                continue
             return part
         # Which rows a limit leaves must not depend on the readers: part after part, then.
         in_turn = self._limit is None or not (self._next or taken)

@@ -8,7 +8,7 @@ and carries away what is in its outbox.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from anabranch.graph import Role
@@ -34,8 +34,8 @@ from anabranch.runtime.messages import (
     UnitId,
 )
 from anabranch.runtime.outlet import Outlet
-from anabranch.runtime.source_unit import Counted, SourceUnit
-from anabranch.runtime.unit import Outflow, Tap, Unit, concerns
+from anabranch.runtime.source_unit import SourceUnit
+from anabranch.runtime.unit import Outflow, Unit, Watch, concerns
 from anabranch.state.positions import Jumbo, Root
 
 
@@ -56,14 +56,14 @@ class Site(Protocol):
     def save(self, epoch: int, unit: Unit, waiting: Sequence[Jumbo | None]) -> Any:
         """Save the state of a unit that is done with an epoch."""
 
-    def restore(self, unit: UnitId, channel: Channel) -> Sequence[Jumbo | None]:
-        """Bring back the state of a unit as the run begins; returns what waits at its gate."""
+    def restore(self, unit: UnitId, channel: Channel, first: bool) -> Sequence[Jumbo | None]:
+        """Prepare the state of a new unit; returns what waits at its gate.
 
-    def tap(self, unit: UnitId) -> Tap | None:
-        """Return what is called after every step of a unit."""
+        Only in the first epoch is there anything to bring back: later, other units hand it over.
+        """
 
-    def counted(self, unit: UnitId) -> Counted | None:
-        """Return what is called with the tuples that a reader has read."""
+    def watch(self, unit: UnitId, steps: tuple[str, ...]) -> Watch | None:
+        """Return what measures a unit; None where nobody does."""
 
 
 class Host:
@@ -72,7 +72,6 @@ class Host:
     Args:
         number: The number of this host.
         topology: What follows from the flow.
-        workers: How many hosts there are beside the one at home.
         site: What the process provides.
         turn: Chooses among so many replicas that could all process some tuples.
     """
@@ -81,11 +80,10 @@ class Host:
         self,
         number: int,
         topology: Topology,
-        workers: int,
         site: Site,
         turn: Callable[[int], int] | None = None,
     ) -> None:
-        self.number, self._topology, self._workers, self._site = number, topology, workers, site
+        self.number, self._topology, self._site = number, topology, site
         self._turn = turn or _Turns()
         self._layouts: dict[int, Layout] = {}
         self._begins: dict[int, Begin] = {}
@@ -174,22 +172,35 @@ class Host:
     def run(self, name: UnitId, upto: Root | None = None) -> None:
         """Let one unit do one thing."""
         if (reader := self.readers.get(name)) is not None:
-            reader.run(self.acknowledge, self._site.now_s, self._site.counted(name))
+            watch = self._site.watch(name, (name.region,))
+            reader.run(self.acknowledge, self._site.now_s, watch)
             return
         unit = self.units[name]
-        unit.run(self.acknowledge, self._site.tap(name), upto)
+        unit.run(self.acknowledge, self._site.watch(name, tuple(unit.channel.kernels)), upto)
         if unit.ended and (unit.epoch, name) not in self._ended:
             self._ended.add((unit.epoch, name))
             self._report(SinkEnded(unit.epoch, name))
         if unit.done:
             self._finish(unit)
 
+    def holds_back(self) -> bool:
+        """Whether tuples wait until a slower source gives as many.
+
+        Tuples in the order of event time wait for time: that is their result for now.
+        """
+        contexts = self._topology.contexts
+        return any(
+            unit.queued[1] > 0
+            for unit in self.units.values()
+            if all(given.time is None for given in contexts[unit.region.steps[0]].inputs)
+        )
+
     # Epochs
 
     def _begin(self, begin: Begin) -> None:
         """Announce an epoch: readers change at once, new units wait for their state."""
         epoch = begin.epoch
-        layout = self._layouts[epoch] = Layout(self._topology, begin.plan, self._workers)
+        layout = self._layouts[epoch] = Layout(self._topology, begin.plan, begin.workers)
         self._begins[epoch] = begin
         first = self._newest < 0
         self._newest = epoch
@@ -214,10 +225,8 @@ class Host:
             if unit in self.readers:
                 self._report(Entered(epoch, unit))
             elif unit not in self.units:
-                self.units[unit] = self._unit(unit, layout)
-                if first:
-                    made = self.units[unit]
-                    made.preload(self._site.restore(unit, made.channel))
+                made = self.units[unit] = self._unit(unit, layout)
+                made.preload(self._site.restore(unit, made.channel, first))
                 self._await(unit, epoch)
         for unit in list(self.units):
             if self.units[unit].done:
@@ -246,7 +255,8 @@ class Host:
             del self.units[name]
             self._forget(epoch - 1)
             return
-        unit.adopt(layout)
+        if unit.adopt(layout):
+            self._site.restore(name, unit.channel, False)
         unit.preload(keeps)
         self._await(name, epoch)
         self._try_to_enter(name)

@@ -103,11 +103,13 @@ class Begin(NamedTuple):
     Attributes:
         epoch: Its number.
         plan: Its plan.
+        workers: How many worker hosts there are.
         save: Whether units save their state when they are done with the epoch before.
     """
 
     epoch: int
     plan: Plan
+    workers: int
     save: bool = False
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.columns.hashing import bucket_of, hash_columns
-from anabranch.runtime.bucket_loads import BucketLoads
 from anabranch.planning.plan import RegionPlan
 from anabranch.planning.regions import Region, RegionKind
+from anabranch.runtime.bucket_loads import BucketLoads
 from anabranch.state.positions import Jumbo
 
 

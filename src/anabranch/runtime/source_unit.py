@@ -11,10 +11,10 @@ from anabranch.io.reader import last_word, place, placed
 from anabranch.io.source import Source
 from anabranch.runtime.messages import Chunk, Claim, Finished, Promise, Survey, Surveyed, UnitId
 from anabranch.runtime.outlet import Outlet
+from anabranch.runtime.unit import Watch
 from anabranch.state.positions import START, Jumbo, Root, is_end
 
 Acknowledge = Callable[[Chunk, int], None]
-Counted = Callable[[Jumbo], None]
 
 
 class SourceUnit:
@@ -65,7 +65,7 @@ class SourceUnit:
         return bool(self._claims or self._surveys) or self._promise() != self._sent
 
     def run(
-        self, acknowledge: Acknowledge, now_s: Callable[[], float], counted: Counted | None = None
+        self, acknowledge: Acknowledge, now_s: Callable[[], float], watch: Watch | None = None
     ) -> None:
         """Answer one question, or read once."""
         if self._surveys:
@@ -73,7 +73,7 @@ class SourceUnit:
             extents = {part: self._source.extent(self._parts[part]) for part in parts}
             self._report(Surveyed(self.id, extents))
         elif self._claims:
-            self._read(acknowledge, now_s, counted)
+            self._read(acknowledge, now_s, watch)
         else:
             self._send(None, None, frozenset())
 
@@ -82,7 +82,7 @@ class SourceUnit:
         self._outlet.end_epoch()
 
     def _read(
-        self, acknowledge: Acknowledge, now_s: Callable[[], float], counted: Counted | None
+        self, acknowledge: Acknowledge, now_s: Callable[[], float], watch: Watch | None
     ) -> None:
         claim = self._claims[0]
         chunks = frozenset({Chunk(self.id.region, claim.number)})
@@ -90,13 +90,15 @@ class SourceUnit:
         source = self._source
         if claim.record is not None and source.arrivals is not None:
             source = source.arrivals.recalling(claim.record)
+        if watch is not None:
+            watch.begin()
         chunk = source.read(self._parts[claim.part], self._at, claim.stop - self._at)
         start, jumbo = self._at, None
         if chunk is not None and (chunk.batch.num_rows or chunk.passed is not None):
             jumbo = placed(chunk, self._schema, self._rank, claim.part, start)
             self._at += len(jumbo)
-            if counted is not None:
-                counted(jumbo)
+        if watch is not None:
+            watch.read(jumbo)
         over = chunk is None
         dry = chunk is not None and (chunk.dry or jumbo is None) and self._at < claim.stop
         finished = over or dry or self._at >= claim.stop

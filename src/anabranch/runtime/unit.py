@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from anabranch.operators.base import Counters
+from anabranch.planning.plan import RegionPlan
 from anabranch.planning.regions import RegionKind
 from anabranch.runtime.channel import Channel, owned_buckets
 from anabranch.runtime.gate import Gate
@@ -21,7 +22,20 @@ from anabranch.runtime.outlet import Outlet
 from anabranch.runtime.routing import Router
 from anabranch.state.positions import Jumbo, Root, is_end
 
-Tap = Callable[[str, Sequence[Jumbo | None], Sequence[Jumbo | None]], None]
+
+class Watch(Protocol):
+    """Measures what a unit does."""
+
+    def begin(self) -> None:
+        """The kernels get tuples."""
+
+    def tap(
+        self, step: str, inputs: Sequence[Jumbo | None], outputs: Sequence[Jumbo | None]
+    ) -> None:
+        """A kernel has run; the next one begins."""
+
+    def read(self, jumbo: Jumbo | None) -> None:
+        """A reader has read once."""
 
 
 class Outflow(Protocol):
@@ -29,6 +43,9 @@ class Outflow(Protocol):
 
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         """Take rows, in the order of the sink."""
+
+    def end(self) -> None:
+        """The stream is over: make visible what is not."""
 
 
 class Unit:
@@ -69,6 +86,11 @@ class Unit:
             self.id.replica,
             self.id.pipeline,
         )
+
+    @property
+    def plan(self) -> RegionPlan:
+        """The plan of its region in this epoch."""
+        return self._layout.region_plan(self.id)
 
     # Epochs
 
@@ -149,14 +171,16 @@ class Unit:
                 found[taker].append(share)
         return found
 
-    def adopt(self, layout: Layout) -> None:
-        """Own what the next plan says: the kernels stay where their steps do."""
-        if layout.steps(self.id) != tuple(self.channel.kernels):
+    def adopt(self, layout: Layout) -> bool:
+        """Own what the next plan says; returns whether there are other steps than before."""
+        other_steps = layout.steps(self.id) != tuple(self.channel.kernels)
+        if other_steps:
             old, self.channel = self.channel, self._channel(layout)
             for step, kernel in old.kernels.items():
                 if step in self.channel.kernels:
                     self.channel.kernels[step] = kernel
         self.channel.own(owned_buckets(self.region, layout.region_plan(self.id), self.id.replica))
+        return other_steps
 
     def absorb(self, handover: Handover) -> None:
         """Take over what another unit has handed over."""
@@ -201,7 +225,7 @@ class Unit:
     def run(
         self,
         acknowledge: Callable[[Chunk, int], None],
-        tap: Tap | None = None,
+        watch: Watch | None = None,
         upto: Root | None = None,
     ) -> None:
         """Process what is ready, or end the epoch."""
@@ -211,6 +235,9 @@ class Unit:
             self.done = True
             return
         release = self._gate.take(upto)
+        if watch is not None:
+            watch.begin()
+        tap = None if watch is None else watch.tap
         outputs, reached = self.channel.run(0, release.inputs, release.frontier, tap)
         chunks: Chunks = frozenset().union(*release.chunks)
         if self.outflow is None:
@@ -219,7 +246,9 @@ class Unit:
             for jumbo in outputs:
                 if jumbo is not None and len(jumbo):
                     self.outflow.write(jumbo, release.born_s)
-            self.ended = self.ended or is_end(reached[0])
+            if is_end(reached[0]) and not self.ended:
+                self.ended = True
+                self.outflow.end()
         for each in release.chunks:
             for chunk in each:
                 acknowledge(chunk, -1)
@@ -237,13 +266,14 @@ def concerns(old: Layout, new: Layout, giver: UnitId, taker: UnitId) -> bool:
     if before == after and old.units.get(taker) == new.units[taker]:
         return False  # it was there, and keeps what it has
     steps = set(old.steps(giver)) & set(new.steps(taker))
-    if region.kind is RegionKind.SHARED and giver.replica == 0 and giver.pipeline == 0:
-        if taker.pipeline == 0 and taker not in old.units:
-            return True  # it needs a copy of what waits
+    first = giver.pipeline == taker.pipeline == 0
+    new_replica = region.kind is RegionKind.SHARED and taker not in old.units
+    if new_replica and first and giver.replica == 0:
+        return True  # it needs a copy of what waits
     mine = set(owned_buckets(region, before, giver.replica))
     theirs = set(owned_buckets(region, after, taker.replica))
     if steps and mine & theirs:
         return True
     # Regions without buckets have one replica with an order; it takes along what waits.
     unmapped = not region.mapped and region.kind is not RegionKind.STATELESS
-    return unmapped and giver.pipeline == 0 and taker.pipeline == 0
+    return unmapped and first

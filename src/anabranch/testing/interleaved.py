@@ -1,9 +1,9 @@
 """The interleaved run: one thread executes a plan step by step, in an order drawn from a seed.
 
 Coordinator, hosts, units, gates and epoch switches are those of every engine (`runtime/`); only the
-driver is not: it picks the next thing that could happen, a message that arrives or a unit that runs.
-So every bug of concurrency is a seed that shows it again. Messages between hosts are pickled, as
-between processes. A crash forgets everything but the last epoch that was saved whole.
+driver is not: it picks the next thing that could happen, a message that arrives or a unit that
+runs. So every bug of concurrency is a seed that shows it again. Messages between hosts are pickled,
+as between processes. A crash forgets everything but the last epoch that was saved whole.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Interleaved:
             claim_rows=lambda most: self._rng.randint(1, self._max_batch),
         )
         self._hosts = [
-            Host(number, self._topology, workers, self, turn=self._rng.randrange)
+            Host(number, self._topology, self, turn=self._rng.randrange)
             for number in range(workers + 1)
         ]
         self._wires: dict[tuple[int, int], deque[bytes | Message]] = {}
@@ -266,9 +266,11 @@ class Interleaved:
         count = len(self.written.get(unit.id.region, ()))
         return unit.channel.snapshot(), pickle.dumps(list(waiting)), count
 
-    def restore(self, unit: UnitId, channel: Channel) -> Sequence[Jumbo | None]:
+    def restore(self, unit: UnitId, channel: Channel, first: bool) -> Sequence[Jumbo | None]:
         """Bring back what was saved of a region, as far as it belongs to a unit."""
         waiting: list[Jumbo | None] = []
+        if not first:
+            return waiting
         for other, (snapshot, left) in self.saved.units.items():
             if other.region != unit.region:
                 continue
@@ -285,12 +287,9 @@ class Interleaved:
                         waiting[port] = share if held is None else Jumbo.concat([held, share])
         return waiting
 
-    def tap(self, unit: UnitId) -> Tap | None:
-        """What the caller gave."""
-        return self._tap
-
-    def counted(self, unit: UnitId) -> None:
-        """Nobody counts what is read."""
+    def watch(self, unit: UnitId, steps: tuple[str, ...]) -> _Tapped | None:
+        """Calls what the caller gave."""
+        return None if self._tap is None else _Tapped(self._tap)
 
     # Results
 
@@ -326,3 +325,19 @@ class _Rows:
 
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         self._batches.append(jumbo.batch)
+
+    def end(self) -> None:
+        """There is nothing to make visible."""
+
+
+class _Tapped:
+    """Passes the calls of kernels on."""
+
+    def __init__(self, tap: Tap) -> None:
+        self.tap = tap
+
+    def begin(self) -> None:
+        """Nothing is measured."""
+
+    def read(self, jumbo: Jumbo | None) -> None:
+        """Nobody counts what is read."""

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from anabranch.engines.local import forwarding
 from anabranch.engines.local.mesh import COORDINATOR, Mesh, packed
+from anabranch.engines.local.status_page import StatusPage
 from anabranch.engines.local.wire import Wire
 from anabranch.engines.local.worker import ONE_THREAD, Control, Job, Surroundings
 from anabranch.errors import EngineError, Subject
@@ -46,9 +47,12 @@ class WorkerProcess:
         control, its_control = socket.socketpair()
         self._lifeline, its_lifeline = socket.socketpair()
         self._control = Wire(control, blocking=True)
+        self.status = StatusPage()
         self._has_run = False
         try:
-            self._process = _started(its_control.fileno(), its_lifeline.fileno())
+            self._process = _started(
+                its_control.fileno(), its_lifeline.fileno(), self.status.descriptor
+            )
         except BaseException:
             self._close()
             raise
@@ -126,6 +130,7 @@ class WorkerProcess:
     def _close(self) -> None:
         self._control.close()
         self._lifeline.close()
+        self.status.close()
 
 
 class Crew:
@@ -206,20 +211,25 @@ class Crew:
     def connect(self, workers: Sequence[WorkerProcess]) -> Mesh:
         """Return the mesh for a run, in which the workers have the numbers from 1 in this order."""
         mesh = Mesh(COORDINATOR)
-        for number, worker in enumerate(workers, 1):
+        self.extend(mesh, workers)
+        return mesh
+
+    @staticmethod
+    def extend(mesh: Mesh, workers: Sequence[WorkerProcess]) -> list[int]:
+        """Connect further workers to a mesh and with each other; returns their numbers."""
+        numbers = []
+        for worker in workers:
+            others = mesh.peers
+            number = max(others, default=COORDINATOR) + 1
             mine, its = socket.socketpair()
             mesh.connect(number, mine)
             worker.connect(COORDINATOR, its)
             its.close()
-            for other_number, other in enumerate(workers[: number - 1], 1):
-                end, other_end = socket.socketpair()
-                worker.connect(other_number, end)
-                other.connect(number, other_end)
-                end.close()
-                other_end.close()
-        for number, worker in enumerate(workers, 1):
             worker.start(number)
-        return mesh
+            for other in others:
+                mesh.introduce(number, other)
+            numbers.append(number)
+        return numbers
 
     @staticmethod
     def run(
@@ -227,6 +237,7 @@ class Crew:
         main: Callable[..., object],
         *arguments: object,
         steps: Mapping[str, object] | None = None,
+        to: Sequence[int] | None = None,
     ) -> None:
         """Let each worker of a mesh call `main(mesh, *arguments)` with its own mesh.
 
@@ -239,6 +250,7 @@ class Crew:
             arguments: Any objects that cloudpickle can send.
             steps: Parts of the arguments by the names of their steps, to find the one that cannot
                 be sent.
+            to: The numbers of the workers; all of them when left out.
 
         Raises:
             EngineError: When the function or an argument cannot be sent to another process.
@@ -257,7 +269,10 @@ class Crew:
             job = packed((main, arguments), is_kept_inside, by_value=True)
         except Exception as error:
             raise _unsendable(error, steps or {}) from error
-        mesh.send_all(mesh.peers, Job(_surroundings(), pickle.PickleBuffer(job), tuple(buffers)))
+        mesh.send_all(
+            mesh.peers if to is None else to,
+            Job(_surroundings(), pickle.PickleBuffer(job), tuple(buffers)),
+        )
         mesh.flush()
 
     def close(self) -> None:
@@ -300,9 +315,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-def _started(control: int, lifeline: int) -> subprocess.Popen[bytes]:
+def _started(*descriptors: int) -> subprocess.Popen[bytes]:
     module = "anabranch.engines.local.worker"
-    command = [sys.executable, "-P", "-m", module, str(control), str(lifeline)]
+    command = [sys.executable, "-P", "-m", module, *map(str, descriptors)]
     environment = os.environ | ONE_THREAD | {"PYTHONPATH": os.pathsep.join(_absolute_path())}
     # A worker inherits the mask, so that Ctrl-C cannot reach it before it ignores that.
     masked_before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -310,7 +325,7 @@ def _started(control: int, lifeline: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            pass_fds=(control, lifeline),
+            pass_fds=descriptors,
             env=environment,
         )
     except OSError as error:

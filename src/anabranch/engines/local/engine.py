@@ -1,56 +1,57 @@
-"""The local engine: a thread per pipeline replica, an elastic gate in front of every region.
+"""The local engine: units of the plan on worker processes of this machine, or all in one thread.
 
-`LocalEngine` builds sources, gates, regions and sinks from flow and plan, and drives them from one
-thread of its own: it takes up wishes for other plans, looks at the probes every second, and ends
-the run when all sinks have seen the end, when it is stopped, or when something fails.
+`LocalEngine` drives a session: it takes requests for other plans up, saves versions, observes every
+second, and ends the run when all sinks have processed the end, when it is stopped, or when it
+fails. After the death of a worker, a run with a checkpoint goes on from its last version.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
-from anabranch.engines.cpu_topology import Pins, cpu_sockets, require_sockets, usable_cpus
+from anabranch.engines.cpu_topology import cpu_sockets, require_sockets, usable_cpus
 from anabranch.engines.engine import CHANGES, Options
-from anabranch.engines.local.assembly import Assembly
-from anabranch.engines.local.change import Change
-from anabranch.engines.local.gate import Closed
-from anabranch.engines.local.pool import Pool
-from anabranch.engines.local.probe import Probe
-from anabranch.engines.local.profiler import PERIOD_S, Profiler
-from anabranch.engines.local.refusals import refuse_what_it_cannot
-from anabranch.engines.local.region import RegionRun
-from anabranch.engines.local.saving import Saver, require_own
-from anabranch.engines.local.standstill import Standstill
+from anabranch.engines.local.latency import Latencies
+from anabranch.engines.local.profiler import PERIOD_S
+from anabranch.engines.local.session import TICK_S, Session, WorkerLost
 from anabranch.engines.process_memory import keep_freed_memory
-from anabranch.errors import EngineError, Subject, in_words
+from anabranch.errors import EngineError, StateError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
+from anabranch.graph import Role
 from anabranch.planning.flow_problem import FlowModel
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.model import Model
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import shape_of
-from anabranch.planning.starting import side_by_side
+from anabranch.planning.starting import one_of_everything
+from anabranch.runtime.coordinator import Passage
 
-TICK_S = 0.05
 DRAIN_S = 5.0
+"""How long a run that is stopped may take to finish what is under way."""
 SAVE_S = 1.0
-END_S = 10.0
-BATCH_ROWS = 16_384
+"""How often a version is saved."""
+RESTARTS = 3
+"""How often a run goes on from its checkpoint after the death of a worker."""
+WORKERS = "ANABRANCH_WORKERS"
+"""An environment variable: the number of workers where none is given."""
+
+log = logging.getLogger(__name__)
 
 
 class LocalEngine:
-    """One run of one flow on threads; see `Engine`.
+    """One run of one flow on this machine; see `Engine`.
 
     Args:
         flow: The application.
-        plan: How to begin; as many replicas as processors when left out.
-        options: What a user may say.
+        plan: How to begin; one replica of everything when left out.
+        options: The user's options.
         profile: Whether to observe; off only to measure what observing costs.
     """
 
@@ -62,19 +63,26 @@ class LocalEngine:
         self._flow, self._options, self._profile = flow, options, profile
         self._given = plan
         self._plan = plan or Plan.sequential(flow)
+        self._workers = _workers(options)
         self._places = cpu_sockets()
-        self._news = threading.Condition()
-        self._wish: Plan | None = None
-        self._change: Change | None = None
+        self._lock = threading.Lock()
+        self._requested: Plan | None = None
         self._changes: deque[Reconfiguration] = deque(maxlen=CHANGES)
-        self._stop_wish = self._ended = False
-        self._saver: Saver | None = None
+        self._stopping = self._ended = False
+        self._session: Session | None = None
+        self._checkpoint: Checkpoint | None = None
+        self._driver: threading.Thread | None = None
         self._error: BaseException | None = None
         self._over = threading.Event()
-        self._started_s = self._ended_s = self._ticked_s = 0.0
-        self._saved_s, self._saved_moves = 0.0, -1
+        self._latencies = Latencies()
+        self._started_s = self._ended_s = self._saved_s = self._drained_s = 0.0
+        self._rows = (0, 0)
+        self._rows_before = (0, 0)
+        self._restarts = 0
+        self._caught_up: bool | None = None
+        self._asked_caught_up = False
 
-    # What users see
+    # For users
 
     @property
     def plan(self) -> Plan:
@@ -84,7 +92,7 @@ class LocalEngine:
     @property
     def rows(self) -> tuple[int, int]:
         """Tuples read and written so far."""
-        return self._parts.rows_read(), self._parts.rows_written()
+        return self._rows
 
     @property
     def seconds(self) -> float:
@@ -97,7 +105,7 @@ class LocalEngine:
         return len(usable_cpus())
 
     def model(self) -> Model | None:
-        """What plans promise on threads."""
+        """The model of plans on this engine."""
         machine = self._options.machine or Machine.of_cores(self.cores)
         return FlowModel(self._flow, machine, machine.overheads.get(self.name))
 
@@ -107,293 +115,335 @@ class LocalEngine:
 
     def latency_ms(self, share: float) -> float:
         """The latency that a share of the tuples did not exceed."""
-        return self._parts.latencies.percentile(share)
-
-    def region(self, name: str) -> RegionRun:
-        """One region at work, for those who look closely."""
-        return self._parts.region(name)
+        return self._latencies.percentile(share)
 
     def forget_latencies(self) -> None:
         """Count latencies anew from now on, after a warm-up."""
-        self._parts.latencies.forget()
+        self._latencies.forget()
 
     def start(self, tell: Callable[[Event], None]) -> None:
         """Begin."""
         refuse_what_it_cannot(self._flow, self._options)
         keep_freed_memory()
-        checkpoint = self._open_checkpoint()
-        require_sockets(self._plan, self._places)
         self._tell = tell
-        self._parts = Assembly(
-            self._flow, self._plan, self._options.rows, checkpoint is not None, self._note_end
-        )
-        self._profiler = Profiler(self._parts.regions, self._parts.sources, self._parts.latencies)
-        parts = self._parts
-        self._standstill = Standstill(parts.gates, parts.edges, parts.alive)
-        self._pool = Pool(self._flow.name)
-        self._pins = Pins(self._places)
+        self._open_checkpoint()
+        require_sockets(self._plan, self._places)
+        last = None if self._checkpoint is None else self._checkpoint.last
+        self._ended = last is not None and last.ended
+        session = self._new_session()
         try:
-            self._begin(checkpoint)
+            session.start()
         except BaseException:
-            with suppress(Exception):  # why it did not start is the news
-                self._close_sinks()
+            session.abandon()
             raise
-
-    def _begin(self, checkpoint: Checkpoint | None) -> None:
-        """Open the sinks, bring back what was saved, and let everybody work."""
-        version = -1
-        if checkpoint is None:
-            self._parts.open_sinks()
-        else:
-            self._saver = Saver(self._flow, self._parts, checkpoint)
-            self._saver.restore()
-            version = -1 if checkpoint.last is None else checkpoint.last.version
-            self._ended = checkpoint.last is not None and checkpoint.last.ended
+        self._session = session
         self._started_s = self._saved_s = time.monotonic()
-        self._driver = threading.Thread(
-            target=self._drive, name=f"{self._flow.name}-driver", daemon=True
-        )
+        version = -1 if last is None else last.version
         shape = shape_of(self._flow)
         self._tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version, shape))
-        if not self._ended:
-            self._parts.start(self._start_thread)
-        self._driver.start()
+        if self._workers != 0 or self._options.background:
+            self._driver = threading.Thread(
+                target=self._drive, name=f"{self._flow.name}-driver", daemon=True
+            )
+            self._driver.start()
 
-    def caught_up(self) -> bool:
-        """Whether all that could be read was read, worked on, and is visible."""
-        return self._parts.caught_up()
+    def caught_up(self) -> bool | None:
+        """Whether all that could be read was read, processed, and is visible."""
+        if self._driver is None:
+            self._drive_for(TICK_S)
+        with self._lock:
+            answer, self._caught_up = self._caught_up, None
+            self._asked_caught_up = answer is None
+        self._wake()
+        return bool(answer)
 
     def reconfigure(self, plan: Plan) -> None:
-        """Request another plan: each region takes it up at its next exact place."""
+        """Request another plan: it is in force from the next epoch on."""
         plan.validate(self._flow)
         require_sockets(plan, self._places)
-        with self._news:
-            self._wish = plan
-            self._news.notify_all()
+        with self._lock:
+            self._requested = plan
+        self._wake()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; raises what ended the run, if that was an error."""
-        ended = self._over.wait(timeout_s)
+        if self._driver is None and not self._over.is_set():
+            self._drive_for(timeout_s)
+        ended = self._over.wait(timeout_s) if self._driver is not None else self._over.is_set()
         if ended and self._error is not None:
             raise self._error
         return ended
 
     def stop(self) -> None:
         """Read no more, finish what is under way, fire nothing; from inside, do not wait."""
-        with self._news:
-            self._stop_wish = True
-            self._news.notify_all()
-        inside = threading.current_thread() is self._driver or self._pool.is_inside()
-        if self._driver.ident is not None and not inside:
+        self._stopping = True
+        self._wake()
+        if threading.current_thread() is not self._driver:
             self.wait()
 
-    def _open_checkpoint(self) -> Checkpoint | None:
-        """The checkpoint, if one is wanted; settles the plan to begin with."""
-        last = checkpoint = None
+    def _wake(self) -> None:
+        if self._session is not None:
+            self._session.wake()
+
+    # Starting
+
+    def _open_checkpoint(self) -> None:
+        """Open the checkpoint, if one is wanted; settles the plan to begin with."""
+        last = None
         if self._options.checkpoint is not None:
-            checkpoint = Checkpoint.open(self._options.checkpoint, self._flow)
-            require_own(checkpoint)
-            last = checkpoint.last
+            self._checkpoint = Checkpoint.open(self._options.checkpoint, self._flow)
+            require_own(self._checkpoint)
+            last = self._checkpoint.last
         if self._given is None:
-            cores = len(usable_cpus())
             known = None if last is None else Plan.from_json(last.plan)
-            self._plan = known or side_by_side(self._flow, cores, BATCH_ROWS)
-        return checkpoint
+            self._plan = known or one_of_everything(self._flow)
 
-    # Threads
-
-    def _start_thread(self, probe: Probe, work: Callable[[], None]) -> None:
-        probe.on = self._profile
-        self._profiler.watch(probe)
-        place = self._parts.place_of(probe)
-        self._pool.run(lambda: self._run_thread(probe, place, work))
-
-    def _run_thread(self, probe: Probe, place: str | None, work: Callable[[], None]) -> None:
-        """A thread that ends for any reason but the end of the run ends the run."""
-        try:
-            self._pins.pin(place)
-            probe.start()
-            work()
-        except Closed:
-            pass
-        except BaseException as error:
-            self._fail(probe, error)
-        finally:
-            probe.end()
-            with suppress(OSError):
-                self._pins.pin(None)
-
-    def _fail(self, probe: Probe, error: BaseException) -> None:
-        if not isinstance(error, Exception):  # SystemExit and the like are no way out of a step
-            error = EngineError(
-                probe.step or Subject("region", probe.region),
-                "a thread that works until the run ends",
-                f"{type(error).__name__}: {error}",
-                "return from the function instead, or call stop() on the run",
-            )
-        with self._news:
-            self._error = self._error or error
-            self._news.notify_all()
-
-    def _note_end(self) -> None:
-        """A sink has seen the end."""
-        with self._news:
-            self._ended = self._parts.all_ended()
-            self._news.notify_all()
+    def _new_session(self) -> Session:
+        return Session(
+            self._flow,
+            self._plan,
+            self._workers,
+            self._options.rows,
+            self._checkpoint,
+            self._latencies,
+            profile=self._profile,
+        )
 
     # Driving
 
     def _drive(self) -> None:
-        try:
-            while not (self._ended or self._stop_wish or self._error):
+        self._drive_for(None)
+
+    def _drive_for(self, timeout_s: float | None) -> None:
+        """Drive the session until the run is over, or for some time."""
+        until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._over.is_set():
+            if until_s is not None and time.monotonic() >= until_s:
+                return
+            try:
                 self._turn()
-            if not self._error and self._pool.size:
-                self._come_to_rest()
-        except BaseException as error:  # of a listener
-            self._error = self._error or error
-        self._finish()
+            except WorkerLost as error:
+                self._go_on_after(error)
+            except BaseException as error:
+                self._fail(error)
 
     def _turn(self) -> None:
-        """Wait for news, or for the next tick."""
-        with self._news:
-            self._news.wait_for(self._has_news, TICK_S)
-        self._tell_change()
-        if self._saver is not None:
-            due = time.monotonic() - self._saved_s >= SAVE_S
-            if self._wish is not None or (due and self._parts.moves() != self._saved_moves):
-                self._save_and_change(self._saver)
-        elif self._change is None:
-            self._begin_change()
-        self._tick()
-
-    def _begin_change(self) -> None:
-        with self._news:
-            wish, self._wish = self._wish, None
-        if wish is not None:
-            self._change = Change(self._parts, self._plan, wish, self._wake)
-
-    def _save_and_change(self, saver: Saver) -> None:
-        """Save a version; a plan that is wished for begins with the next one."""
-        began = time.perf_counter()
-        self._parts.hold()
-        try:
-            if not self._parts.settle(self._given_up):
-                return  # the run ends, and has a save of its own
-            saver.save(self._plan, ended=False)
-            self._begin_change()
-            if self._change is not None:
-                with self._news:
-                    self._news.wait_for(lambda: self._must_end() or self._change_is_done())
-                if self._change_is_done():
-                    self._change.held_s = time.perf_counter() - began
-        finally:
-            self._saved_s, self._saved_moves = time.monotonic(), self._parts.moves()
-            self._parts.go_on()
-
-    def _come_to_rest(self) -> None:
-        """Finish what is under way, and save it if it is to be saved."""
-        self._parts.read_no_more()
-        until = time.monotonic() + DRAIN_S
-        rested = self._parts.settle(lambda: self._too_late(until))
-        self._ended = self._ended and rested
-        self._tell_change()
-        if self._saver is not None and rested:
-            self._saver.save(self._plan, ended=self._ended)
-
-    def _given_up(self) -> bool:
-        """Asked while everybody comes to rest, which may take as long as a step takes."""
-        self._tick()
-        return self._must_end()
-
-    def _too_late(self, until: float) -> bool:
-        """Who stops a run does not wait for ever; one that comes to its end is finished."""
-        self._tick()
-        stopped = self._stop_wish and time.monotonic() > until
-        return stopped or self._error is not None
-
-    def _must_end(self) -> bool:
-        return bool(self._stop_wish or self._error)
-
-    def _change_is_done(self) -> bool:
-        return self._change is not None and self._change.done
-
-    def _has_news(self) -> bool:
-        wanted = self._change is None and self._wish is not None
-        return self._ended or self._must_end() or self._change_is_done() or wanted
-
-    def _wake(self) -> None:
-        with self._news:
-            self._news.notify_all()
-
-    def _note_change(self, change: Change) -> None:
-        self._change = None
-        self._plan = change.after
-        told = change.told(self._elapsed(), self._profiler.number)
-        if told is not None:
-            self._changes.append(told)
-            self._tell(told)
-
-    def _tick(self) -> None:
-        now = time.monotonic()
-        if now - self._ticked_s < TICK_S:
+        session = self._session
+        assert session is not None
+        if not self._ended:
+            session.turn(TICK_S)
+            self._rows = self._counted(session)
+            for passage in session.passed:
+                self._note_passage(passage)
+            session.passed.clear()
+            self._observe_if_due(session)
+        self._answer(session)
+        if self._ended or (self._stopping and self._is_drained(session)):
+            self._finish()
             return
-        self._ticked_s = now
-        self._standstill.look()
-        for sink in self._parts.sinks:
-            sink.remind()
-        if self._profile:
-            self._profiler.sample()
-            if self._elapsed() - self._profiler.looked_s >= PERIOD_S:
-                self._observe()
+        coordinator = session.coordinator
+        if self._stopping:
+            if not self._drained_s:
+                self._drained_s = time.monotonic()
+                coordinator.stop()
+                session.save()
+            return
+        if coordinator.ended and not coordinator.passing:
+            if self._checkpoint is None:
+                self._ended = True
+            elif not coordinator.wants_epoch:
+                session.save()
+            return
+        self._take_requests(session)
 
-    def _observe(self) -> None:
-        seen = self._profiler.look(self._elapsed(), self._plan, self._parts.rows_written())
-        self._tell(Observed(seen))
+    def _take_requests(self, session: Session) -> None:
+        """Begin the next epoch where a plan is requested, or a version is due."""
+        coordinator = session.coordinator
+        if coordinator.passing or coordinator.wants_epoch:
+            return
+        with self._lock:
+            plan, self._requested = self._requested, None
+        if plan is not None:
+            session.request(plan)
+        elif self._checkpoint is not None and time.monotonic() - self._saved_s >= SAVE_S:
+            if session.unsaved:
+                session.save()
+            self._saved_s = time.monotonic()
+
+    def _is_drained(self, session: Session) -> bool:
+        """Whether what was under way is finished, or has taken too long."""
+        coordinator = session.coordinator
+        done = self._drained_s and not (coordinator.passing or coordinator.wants_epoch)
+        return bool(done or (self._drained_s and time.monotonic() - self._drained_s > DRAIN_S))
+
+    def _note_passage(self, passage: Passage) -> None:
+        self._saved_s = time.monotonic()
+        if passage.saves and passage.ended:
+            self._ended = True
+        self._plan = passage.plan
+        moved = tuple(passage.before.diff(passage.plan))
+        if moved and self._session is not None:
+            change = Reconfiguration(
+                self.seconds,
+                self._session.profiler.number,
+                passage.stood_s * 1000,
+                moved,
+                0,
+                passage.before.to_json(),
+                passage.plan.to_json(),
+            )
+            self._changes.append(change)
+            self._tell(change)
+
+    def _observe_if_due(self, session: Session) -> None:
+        if self._profile and self.seconds - session.profiler.looked_s >= PERIOD_S:
+            self._observe(session)
+
+    def _observe(self, session: Session) -> None:
+        session.measure_home()
+        self._rows = self._counted(session)
+        self._tell(Observed(session.profiler.look(self.seconds, self._plan, session.rows[1])))
+
+    def _counted(self, session: Session) -> tuple[int, int]:
+        read, written = session.rows
+        return self._rows_before[0] + read, self._rows_before[1] + written
+
+    def _answer(self, session: Session) -> None:
+        if self._asked_caught_up:
+            answer = session.caught_up()
+            if answer is not None:
+                with self._lock:
+                    self._caught_up, self._asked_caught_up = answer, False
+
+    # Failures and the end
+
+    def _go_on_after(self, error: WorkerLost) -> None:
+        """Go on from the checkpoint in a new session, if there is one."""
+        checkpoint, session = self._checkpoint, self._session
+        assert session is not None
+        if checkpoint is None or self._restarts >= RESTARTS or self._stopping:
+            self._fail(error)
+            return
+        self._restarts += 1
+        log.warning(
+            "%s; going on from version %s of the checkpoint (restart %d of %d)",
+            error,
+            "none" if checkpoint.last is None else checkpoint.last.version,
+            self._restarts,
+            RESTARTS,
+        )
+        try:
+            read = sum(s.rows_saved for s in session.coordinator.sources.values())
+            self._rows_before = (
+                self._rows_before[0] + read,
+                self._rows_before[1] + session.rows_shown,
+            )
+            session.abandon()
+            if checkpoint.last is not None:
+                self._plan = Plan.from_json(checkpoint.last.plan)
+            self._session = self._new_session()
+            self._session.start()
+        except BaseException as again:
+            self._fail(again)
+
+    def _fail(self, error: BaseException) -> None:
+        if not isinstance(error, Exception):  # SystemExit and the like are no way out of a step
+            error = EngineError(
+                Subject("flow", self._flow.name),
+                "functions that return",
+                f"{type(error).__name__}: {error}",
+                "return from the function instead, or call stop() on the run",
+            )
+        self._error = self._error or error
+        self._finish()
 
     def _finish(self) -> None:
-        """End the threads, show what was written, tell the end, and let those who wait go on."""
-        for last_thing in (self._end_threads, self._let_sinks_go, self._tell_change, self._observe):
-            try:
-                last_thing()
-            except Exception as error:
-                self._error = self._error or error
+        """End the workers, show what was written, report the end, and let those who wait go on."""
+        session = self._session
+        assert session is not None
+        try:
+            session.close(show_rest=self._error is None)
+        except Exception as error:
+            self._error = self._error or error
+        try:
+            self._observe(session)
+            self._rows = self._counted(session)
+        except Exception as error:
+            self._error = self._error or error
         self._ended_s = time.monotonic()
         ended = self._ended and self._error is None
         try:
-            self._tell(RunEnded(self._elapsed(), *self.rows, ended, in_words(self._error)))
+            self._tell(RunEnded(self.seconds, *self.rows, ended, in_words(self._error)))
         except Exception as error:
             self._error = self._error or error
         finally:
             self._over.set()
 
-    def _end_threads(self) -> None:
-        self._parts.close()
-        stuck = self._pool.end(END_S)
-        if stuck:
+
+def refuse_what_it_cannot(flow: Flow, options: Options) -> None:
+    """Name what this engine cannot do, before anything starts."""
+    if not flow.names(Role.SINK):
+        raise EngineError(
+            Subject("flow", flow.name),
+            "at least one sink, which says when the end has come",
+            "none",
+            "give every stream that matters a sink",
+        )
+    for name, source in flow.sources().items():
+        if source.pushed:
             raise EngineError(
-                self._parts.running() or Subject("flow", self._flow.name),
-                f"every thread to end within {END_S:.0f} s",
-                f"{len(stuck)} still at work",
-                "let the functions of this step return; its thread was left behind",
+                name,
+                "a source that the local engine can read",
+                f"{source!r}, whose rows Spark brings",
+                "run with engine='spark'",
+            )
+    for name, sink in flow.sinks().items():
+        if sink.traits.dataframes:
+            raise EngineError(
+                name,
+                "a sink that takes record batches",
+                f"{sink!r}, which takes DataFrames",
+                "run with engine='spark', or use ab.call",
+            )
+    given = {
+        "master": options.master,
+        "session": options.session,
+        "conf": options.conf or None,
+    }
+    for option, value in given.items():
+        if value is not None:
+            raise EngineError(
+                Subject("engine", "local"),
+                "options that the local engine knows: plan, checkpoint, rows, workers, listener",
+                f"{option}={value!r}",
+                f"leave {option} out, or run with engine='spark'",
             )
 
-    def _let_sinks_go(self) -> None:
-        """What was written becomes visible if nothing failed; then the sinks are closed."""
-        try:
-            if self._saver is None and self._error is None:
-                self._parts.commit_sinks()
-        finally:
-            self._close_sinks()
 
-    def _close_sinks(self) -> None:
-        if self._saver is not None:
-            self._saver.close()
-        else:
-            self._parts.close_sinks()
+def require_own(checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint that Spark has written: it counts batches, this engine does not."""
+    last = checkpoint.last
+    if last is not None and not all(isinstance(told, dict) for told in last.offsets.values()):
+        raise StateError(
+            Subject("checkpoint", checkpoint.storage.location),
+            "one that the local engine has written",
+            "one of the Spark engine",
+            "go on with engine='spark', or start afresh in a new checkpoint directory",
+        )
 
-    def _tell_change(self) -> None:
-        if self._change is not None and self._change.done:
-            self._note_change(self._change)
 
-    def _elapsed(self) -> float:
-        return time.monotonic() - self._started_s
+def _workers(options: Options) -> int | None:
+    """The number of workers that is given: by the caller, or else by the environment."""
+    if options.workers is not None:
+        return options.workers
+    given = os.environ.get(WORKERS, "")
+    if not given:
+        return None
+    if not given.isdecimal():
+        raise EngineError(
+            Subject("option", WORKERS),
+            "a number of worker processes, 0 for none",
+            repr(given),
+            "leave it unset, or set it to a number",
+        )
+    return int(given)

@@ -37,7 +37,7 @@ ONE_BUFFER_BYTES = 256 << 10
 """Batches and tables up to this size become one buffer before they are copied."""
 
 # Kinds of frames.
-PLAIN, WITH_BUFFERS, WITH_SLOT, SEGMENT, RELEASE = range(5)
+PLAIN, WITH_BUFFERS, WITH_SLOT, SEGMENT, RELEASE, INTRODUCTION = range(6)
 
 _WORD = 8
 _SEGMENT = struct.Struct("<QQ")
@@ -92,6 +92,7 @@ class Mesh:
         self._peers: dict[int, _Peer] = {}
         self._peer_of: dict[int, _Peer] = {}
         self._unsent: set[_Peer] = set()
+        self._introduced: list[tuple[_Peer, socket.socket]] = []  # until they have been sent
         self._posted: deque[tuple[int, object]] = deque()
         self._inbox: list[tuple[int, object]] = []
         self._thread = threading.get_ident()
@@ -112,14 +113,24 @@ class Mesh:
         self._peers[number] = self._peer_of[connection.fileno()] = peer
         self._poller.register(connection, select.POLLIN)
 
+    def introduce(self, one: int, other: int) -> None:
+        """Connect two processes that this one is connected to with each other."""
+        end, other_end = socket.socketpair()
+        for to, number, connection in ((one, other, end), (other, one, other_end)):
+            peer = self._peers.get(to)
+            if peer is not None:
+                peer.wire.queue(INTRODUCTION, str(number).encode(), (connection.fileno(),))
+                self._unsent.add(peer)
+                self._introduced.append((peer, connection))
+
     def send(self, to: int, message: object, by_value: bool = False) -> None:
         """Send a message with the next `flush` or `poll`; drop it if the process is lost.
 
         Args:
             to: Number of the process that receives it.
             message: Any object that can be pickled.
-            by_value: Whether classes and functions of `__main__` and inside of functions are sent
-                as they are (by cloudpickle, which takes longer).
+            by_value: Whether the receiver gets a copy of its own that it may write to; classes and
+                functions of `__main__` and inside of functions are sent as well, by cloudpickle.
         """
         self.send_all((to,), message, by_value)
 
@@ -153,6 +164,8 @@ class Mesh:
         if self._unsent:
             for peer in list(self._unsent):
                 self._flush(peer)
+        if self._introduced:
+            self._introduced = [each for each in self._introduced if not self._let_go(*each)]
 
     def poll(self, timeout_s: float | None) -> list[tuple[int, object]]:
         """Send what is queued, and return received messages with the number of their sender.
@@ -192,6 +205,8 @@ class Mesh:
         """Close all connections. Received messages stay valid; what is still queued is dropped."""
         for peer in self._peers.values():
             peer.wire.close()
+        for _, connection in self._introduced:
+            connection.close()
         self._peers.clear()
         self._peer_of.clear()
         self._unsent.clear()
@@ -204,7 +219,8 @@ class Mesh:
         if not peers:
             return
         buffers: list[pickle.PickleBuffer] = []
-        data = packed(message, buffers.append, by_value)
+        # Whoever gets a copy may write to its arrays, so they are not left in shared memory.
+        data = packed(message, _kept_inside if by_value else buffers.append, by_value)
         if not buffers and len(data) < SHARED_PICKLE_FROM_BYTES:
             for peer in peers:
                 peer.wire.queue(PLAIN, data)
@@ -260,6 +276,12 @@ class Mesh:
             self._poller.modify(peer.wire, events)
             peer.is_watched_for_space = not all_sent
 
+    def _let_go(self, peer: _Peer, connection: socket.socket) -> bool:
+        if peer in self._unsent:
+            return False
+        connection.close()
+        return True
+
     def _receive_ready(self, timeout_ms: float | None) -> bool:
         woken = False
         for descriptor, events in self._poller.poll(timeout_ms):
@@ -286,6 +308,8 @@ class Mesh:
                 for slot_id in body.cast("Q"):
                     self.arena.release(slot_id)
                     peer.holds.discard(slot_id)
+            elif kind == INTRODUCTION:
+                self.connect(int(bytes(body)), socket.socket(fileno=descriptors[0]))
             else:
                 number, size = _SEGMENT.unpack(body)
                 self._mappings.add(peer.number, number, descriptors[0], size)
@@ -343,6 +367,10 @@ def packed(
         pickler.dispatch_table = copyreg.dispatch_table | _REDUCERS
     pickler.dump(message)
     return file.getvalue()
+
+
+def _kept_inside(_: pickle.PickleBuffer) -> bool:
+    return True
 
 
 def _read_buffers(body: memoryview) -> object:

@@ -1,8 +1,9 @@
 """The main program of a worker process: runs the jobs that it is sent, one after the other.
 
-A worker is started by crew.py with two file descriptors. The *control* socket brings connections to
-the processes of the next run. The *lifeline* brings nothing: its other end is closed when the
-user's process ends in any way, and then the kernel kills this process, whatever it computes.
+A worker is started by crew.py with three file descriptors. The *control* socket brings a connection
+to the user's process for the next run. The *lifeline* brings nothing: its other end is closed when
+the user's process ends in any way, and then the kernel kills this process, whatever it computes.
+The *status* is a page of memory on which the user's process sees which step runs here.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import pyarrow as pa
 
 from anabranch.engines.local import forwarding
 from anabranch.engines.local.mesh import COORDINATOR, Mesh
+from anabranch.engines.local.status_page import StatusPage
 from anabranch.engines.local.wire import Wire
 from anabranch.engines.process_memory import keep_freed_memory
 from anabranch.errors import EngineError, Subject
@@ -84,8 +86,17 @@ class Failed:
     traceback: str
 
 
-def serve(control_descriptor: int, lifeline_descriptor: int) -> None:
+_status: list[StatusPage] = []
+
+
+def status_page() -> StatusPage | None:
+    """The page on which this process notes what it does; None in the user's process."""
+    return _status[0] if _status else None
+
+
+def serve(control_descriptor: int, lifeline_descriptor: int, status_descriptor: int) -> None:
     """Run jobs until the user's process closes the control socket."""
+    _status.append(StatusPage(status_descriptor))
     lifeline = socket.socket(fileno=lifeline_descriptor)
     lifeline.set_inheritable(False)
     end_with(lifeline)
@@ -245,4 +256,4 @@ if __name__ == "__main__":
     # The classes of a module that runs as __main__ could not be sent to another process.
     from anabranch.engines.local import worker  # noqa: PLW0406
 
-    worker.serve(int(sys.argv[1]), int(sys.argv[2]))
+    worker.serve(*map(int, sys.argv[1:]))

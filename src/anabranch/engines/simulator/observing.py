@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from anabranch.runtime.bucket_loads import LEAST_SHARE
 from anabranch.engines.simulator.shares import Floats
 from anabranch.engines.simulator.simulation import Simulation
 from anabranch.engines.simulator.totals import Key, OperatorTotals, PipelineTotals, whole
@@ -26,6 +25,7 @@ from anabranch.events import (
     StepMetrics,
 )
 from anabranch.planning.profile import OperatorProfile
+from anabranch.runtime.bucket_loads import LEAST_SHARE
 
 SAMPLE_S = 0.05
 PERIOD_S = 1.0

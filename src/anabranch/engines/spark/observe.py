@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.runtime.bucket_loads import Loads, bucket_rows, hottest_key
 from anabranch.engines.skipped_rows import skipped_row
 from anabranch.engines.spark.batches import Done
 from anabranch.engines.spark.layout import StageLayout
@@ -25,6 +24,7 @@ from anabranch.flow import Flow
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan, RegionPlan
 from anabranch.planning.regions import RegionKind
+from anabranch.runtime.bucket_loads import Loads, bucket_rows, hottest_key
 
 
 def observation_of(

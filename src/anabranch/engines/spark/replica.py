@@ -14,9 +14,6 @@ from zlib import crc32
 
 import numpy as np
 
-from anabranch.runtime.bucket_loads import BucketLoads, Loads
-from anabranch.runtime.channel import Channel
-from anabranch.runtime.routing import Router
 from anabranch.engines.spark.layout import Link, RegionStage, StageLayout
 from anabranch.engines.spark.meter import StepMeter
 from anabranch.engines.spark.shuffle_rows import Outbox
@@ -24,7 +21,10 @@ from anabranch.engines.spark.task_inputs import RUN_ROWS, Batch, Program
 from anabranch.engines.spark.task_report import StepWork
 from anabranch.operators.base import Kernel
 from anabranch.planning.regions import Region, RegionKind
+from anabranch.runtime.bucket_loads import BucketLoads, Loads
+from anabranch.runtime.channel import Channel
 from anabranch.runtime.gate import Gate
+from anabranch.runtime.routing import Router
 from anabranch.state.positions import START, Jumbo, Root
 
 CHANGELOG_ROWS = 1 << 22

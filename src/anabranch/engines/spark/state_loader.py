@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from anabranch.columns.hashing import bucket_of, hash_columns
-from anabranch.runtime.channel import Channel
 from anabranch.engines.checkpoint.state_files import (
     needed,
     read_state,
@@ -38,6 +37,7 @@ from anabranch.engines.spark.state_cache import (
 from anabranch.engines.spark.task_inputs import Batch, Program, SavedRegion
 from anabranch.engines.spark.task_report import StateSaved, StateWritten, Work
 from anabranch.planning.regions import Region, RegionKind
+from anabranch.runtime.channel import Channel
 from anabranch.state.positions import Jumbo
 from anabranch.state.tables.store import Store
 from anabranch.state.tables.table_store import TableStore

@@ -17,8 +17,6 @@ from functools import lru_cache
 import pyarrow as pa
 from pyspark import Broadcast, TaskContext
 
-from anabranch.runtime.bucket_loads import Loads
-from anabranch.runtime.channel import Channel
 from anabranch.engines.checkpoint.sinks import OutboxStage
 from anabranch.engines.checkpoint.storage import Storage
 from anabranch.engines.jumbo_ipc import unpack
@@ -45,6 +43,8 @@ from anabranch.io.reader import last_word
 from anabranch.io.sink import Receipt
 from anabranch.io.splits import Cursor, SliceReader
 from anabranch.planning.regions import RegionKind
+from anabranch.runtime.bucket_loads import Loads
+from anabranch.runtime.channel import Channel
 from anabranch.state.positions import FIRST, START, Jumbo, Root, end, meet
 
 

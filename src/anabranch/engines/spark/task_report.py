@@ -13,11 +13,11 @@ from enum import StrEnum
 
 import msgspec
 
-from anabranch.runtime.bucket_loads import Loads
 from anabranch.errors import EngineError, Subject
 from anabranch.io.sink import Receipt
 from anabranch.io.splits import Cursor
 from anabranch.operators.base import Counters
+from anabranch.runtime.bucket_loads import Loads
 
 FORMAT = 2
 

@@ -1,0 +1,198 @@
+"""The event loop of a worker process: takes messages, lets one unit run after the other.
+
+A unit runs to completion. No other thread takes part, so there is no lock in the path of data.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from anabranch.engines.checkpoint.manifest import Manifest
+from anabranch.engines.checkpoint.sinks import OutboxStage
+from anabranch.engines.checkpoint.storage import Storage
+from anabranch.engines.local import forwarding
+from anabranch.engines.local.mesh import COORDINATOR, Lost, Mesh
+from anabranch.engines.local.site import LocalSite
+from anabranch.engines.local.status_page import NO_STEP, StatusPage
+from anabranch.engines.local.versions import UnitStorage
+from anabranch.flow import Flow
+from anabranch.io.sink import Stage
+from anabranch.io.staged import MemoryStage
+from anabranch.planning.plan import Plan
+from anabranch.runtime.host import Host
+from anabranch.runtime.layout import Topology
+from anabranch.runtime.messages import Handover
+
+REPORT_S = 0.2
+"""How often a worker reports what it has done."""
+MEMORY_S = 1.0
+"""How often it reports its memory."""
+
+
+@dataclass(frozen=True)
+class Durable:
+    """A checkpoint as workers know it: where it is, who owns it, and the version to begin with."""
+
+    storage: Storage
+    token: str
+    last: Manifest | None
+
+    def for_units(self, plan: Plan) -> UnitStorage:
+        """What writes and reads the state of units."""
+        return UnitStorage(self.storage, self.token, self.last, plan)
+
+
+@dataclass(frozen=True)
+class LocalJob:
+    """What a worker has to know of a run."""
+
+    flow: Flow
+    plan: Plan
+    durable: Durable | None
+    profile: bool
+
+
+class Close(NamedTuple):
+    """Asks a worker to make visible what it has, to report for the last time, and to end."""
+
+    show: bool
+
+
+class Closed(NamedTuple):
+    """A worker has done so."""
+
+
+class Ping(NamedTuple):
+    """Asks whether a worker has anything to do."""
+
+    number: int
+
+
+class Pong(NamedTuple):
+    """The answer to a ping.
+
+    Attributes:
+        number: Of the ping.
+        idle: Whether nothing could run.
+        holds_back: Whether tuples wait until a slower source gives as many.
+        sent: Messages sent to other workers so far.
+        received: Messages received from other workers so far.
+    """
+
+    number: int
+    idle: bool
+    holds_back: bool
+    sent: int
+    received: int
+
+
+def work(mesh: Mesh, job: LocalJob) -> None:
+    """Run the units of one worker until the coordinator ends the run."""
+    WorkerLoop(mesh, job).run()
+
+
+class WorkerLoop:
+    """The loop of one worker in one run.
+
+    Args:
+        mesh: The connections.
+        job: What runs.
+    """
+
+    def __init__(self, mesh: Mesh, job: LocalJob) -> None:
+        from anabranch.engines.local import worker
+
+        topology = Topology(job.flow)
+        stage: Stage = MemoryStage() if job.durable is None else OutboxStage(job.durable.storage)
+        self._mesh = mesh
+        self._site = LocalSite(
+            topology,
+            stage,
+            None if job.durable is None else job.durable.for_units(job.plan),
+            lambda prepared: mesh.send(COORDINATOR, prepared),
+            Steps(job.flow, worker.status_page()).enter,
+            profile=job.profile,
+        )
+        self._host = Host(mesh.number, topology, self._site)
+        self._sent = self._received = 0
+        self._reported_s = self._memory_s = time.monotonic()
+
+    def run(self) -> None:
+        """Work until the coordinator says so, or is gone."""
+        host, mesh = self._host, self._mesh
+        while True:
+            runnable = host.runnable()
+            for sender, message in mesh.poll(0.0 if runnable else REPORT_S):
+                if isinstance(message, Lost):
+                    if message.number == COORDINATOR:
+                        self._site.abort()
+                        return
+                elif isinstance(message, Close):
+                    self._close(message)
+                    return
+                elif isinstance(message, Ping):
+                    self._answer(message)
+                else:
+                    self._received += sender != COORDINATOR
+                    host.receive(message)  # type: ignore[arg-type]
+                    runnable = []
+            if not runnable:
+                runnable = host.runnable()
+            if runnable:
+                self._site.run(host, runnable[0])
+            self._send()
+            self._report_if_due()
+
+    def _send(self) -> None:
+        for to, message in self._host.take_outbox():
+            self._sent += to != COORDINATOR
+            self._mesh.send(to, message, by_value=isinstance(message, Handover))
+
+    def _answer(self, ping: Ping) -> None:
+        self._send()
+        host = self._host
+        idle, holds_back = not host.runnable(), host.holds_back()
+        self._mesh.send(
+            COORDINATOR, Pong(ping.number, idle, holds_back, self._sent, self._received)
+        )
+
+    def _report_if_due(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._reported_s < REPORT_S:
+            return
+        self._reported_s = now_s
+        for outflow in self._site.outflows.values():
+            outflow.show_if_due()
+        memory = now_s - self._memory_s >= MEMORY_S
+        self._memory_s = now_s if memory else self._memory_s
+        self._mesh.send(COORDINATOR, self._site.measured(self._host, memory=memory))
+
+    def _close(self, close: Close) -> None:
+        if close.show:
+            for outflow in self._site.outflows.values():
+                outflow.show()
+        self._site.abort()
+        self._mesh.send(COORDINATOR, self._site.measured(self._host))
+        self._mesh.send(COORDINATOR, Closed())
+        self._mesh.flush()
+
+
+class Steps:
+    """Notes which step runs in this process.
+
+    Args:
+        flow: The application.
+        page: Where others can see it; None where nobody looks.
+    """
+
+    def __init__(self, flow: Flow, page: StatusPage | None) -> None:
+        self._numbers = {name: number for number, name in enumerate(flow.graph.steps)}
+        self._page = page
+
+    def enter(self, step: str | None) -> None:
+        """A step begins; None: it has ended, and no other one begins."""
+        forwarding.current.step = step
+        if self._page is not None:
+            self._page.step = NO_STEP if step is None else self._numbers[step]

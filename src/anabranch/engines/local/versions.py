@@ -1,0 +1,201 @@
+"""Versions of a run: state files that units write and read, and the manifest that makes them count.
+
+A unit that is done with an epoch writes what changed in its stores, and the tuples that wait at its
+gate, as files of the checkpoint. When all units have done so the coordinator publishes a manifest
+with these files, the offsets of the sources and the receipts of the sinks. Its format is that of
+`engines/checkpoint`, whichever engine wrote it.
+
+The files of a region form one chain, labelled with its name. Where it has several pipelines, each
+has a chain of its own, labelled with its steps as well; when pipelines are cut anew, everything is
+written whole under the new labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from anabranch.engines.checkpoint.manifest import Manifest
+from anabranch.engines.checkpoint.state_files import (
+    Chain,
+    StateFile,
+    chain,
+    needed,
+    read_state,
+    should_snapshot,
+    state_name,
+    write_state,
+)
+from anabranch.engines.checkpoint.storage import Storage
+from anabranch.engines.jumbo_ipc import from_bytes, to_bytes
+from anabranch.io.sink import Receipt
+from anabranch.planning.plan import Plan, RegionPlan
+from anabranch.planning.regions import RegionKind
+from anabranch.runtime.channel import Channel
+from anabranch.runtime.messages import UnitId
+from anabranch.runtime.routing import Router
+from anabranch.runtime.unit import Unit
+from anabranch.state.positions import Jumbo
+
+WAITING = " (waiting)"
+"""What a gate holds is saved as if it were a region of that name, whole each time."""
+PIPELINE = " | "
+"""Stands in a label between a region and the steps of one of its pipelines."""
+
+Ages = tuple[tuple[float, int], ...]
+"""When rows were read, and how many: for those that become visible together."""
+
+
+@dataclass(frozen=True)
+class SavedUnit:
+    """What a unit has saved: files of the checkpoint, and a sink's rows that wait for a commit."""
+
+    files: tuple[StateFile, ...] = ()
+    receipts: tuple[Receipt, ...] = ()
+    ages: Ages = ()
+
+
+class UnitStorage:
+    """Writes and reads the state of the units of one process.
+
+    Args:
+        storage: The checkpoint.
+        token: The run that owns it.
+        last: The version that the run begins with.
+        plan: The plan that it begins with.
+        first_epoch: The number of the epoch that ends with the next version.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        token: str,
+        last: Manifest | None,
+        plan: Plan,
+        first_epoch: int = 0,
+    ) -> None:
+        self._storage, self._token, self._last, self._plan = storage, token, last, plan
+        self._first = (0 if last is None else last.version + 1) - first_epoch
+        self._chains: dict[UnitId, tuple[str, tuple[int, ...], Chain]] = {}
+
+    def version(self, epoch: int) -> int:
+        """The version that the end of an epoch saves."""
+        return self._first + epoch
+
+    def attempt(self, version: int, sink: str) -> str:
+        """A name for rows of a sink that no other attempt uses."""
+        return state_name(version, sink, 0, self._token, 0)
+
+    def save(
+        self, epoch: int, unit: Unit, waiting: Sequence[Jumbo | None]
+    ) -> tuple[StateFile, ...]:
+        """Write what changed in a unit, and what waits."""
+        version, files = self.version(epoch), []
+        channel, name = unit.channel, unit.id.region
+        if any(kernel.stores for kernel in channel.kernels.values()):
+            file = self._save_state(version, unit)
+            files += [] if file is None else [file]
+        shared = unit.region.kind is RegionKind.SHARED and unit.id.replica > 0
+        if any(jumbo is not None for jumbo in waiting) and not shared:
+            sections = {(WAITING, port): to_bytes(jumbo) for port, jumbo in enumerate(waiting)}
+            replica = unit.id.replica
+            files.append(
+                self._write(name + WAITING, replica, version, (replica,), sections, whole=True)
+            )
+        return tuple(files)
+
+    def restore(
+        self, unit: UnitId, channel: Channel, schemas: Sequence[pa.Schema]
+    ) -> list[Jumbo | None]:
+        """Read the state of a unit as the run begins; returns what waits at its gate."""
+        if self._last is None:
+            return []
+        state, name = self._last.state, unit.region
+        for label in dict.fromkeys(f.region for f in state if _label_of(f.region, name)):
+            for file, buckets in needed(state, label, _buckets(channel)):
+                for (step, number), payload in read_state(self._storage, file).items():
+                    if step not in channel.kernels:
+                        continue
+                    store = channel.kernels[step].stores[number]
+                    if file.whole:
+                        store.restore(payload, buckets)
+                    else:
+                        store.replay(payload, buckets)
+        if unit.pipeline:
+            return []
+        router = Router(channel.region, self._plan.region(name))
+        waiting: list[list[Jumbo]] = [[] for _ in schemas]
+        for file in state:
+            if file.region == name + WAITING:
+                for (_, port), payload in read_state(self._storage, file).items():
+                    jumbo = from_bytes(payload, schemas[port])
+                    share = router.route(jumbo, turn=0)[unit.replica]
+                    waiting[port] += [] if share is None else [share]
+        return [Jumbo.concat(jumbos) if jumbos else None for jumbos in waiting]
+
+    def _save_state(self, version: int, unit: Unit) -> StateFile | None:
+        channel = unit.channel
+        buckets = _buckets(channel)
+        if not buckets:
+            return None
+        label = label_of(unit.plan, unit.id.pipeline)
+        known, held, files = self._chains.get(unit.id, ("", (), ()))
+        # What others wrote of buckets that have come since is not known here.
+        whole = (known, held) != (label, buckets) or should_snapshot(files, label, buckets)
+        state = channel.snapshot() if whole else channel.changes()
+        sections = {
+            (step, number): payload
+            for step, payloads in state.items()
+            for number, payload in enumerate(payloads)
+            if payload is not None
+        }
+        channel.saved()
+        if not sections and not whole:
+            return None
+        file = self._write(label, unit.id.replica, version, buckets, sections, whole=whole)
+        self._chains[unit.id] = (label, buckets, chain(files, [file]))
+        return file
+
+    def _write(
+        self,
+        region: str,
+        replica: int,
+        version: int,
+        buckets: tuple[int, ...],
+        sections: dict[tuple[str, int], bytes],
+        *,
+        whole: bool,
+    ) -> StateFile:
+        name = state_name(version, region, replica, self._token, 0)
+        size, crc = write_state(self._storage, name, sections, durable=True)
+        return StateFile(name, region, replica, version, whole, buckets, size, crc)
+
+
+def next_chain(before: Chain, added: Iterable[StateFile], plan: Plan) -> Chain:
+    """The files that rebuild the state once the units of a plan have added theirs."""
+    files = list(added)
+    waiting = [file for file in files if file.region.endswith(WAITING)]
+    labels = {
+        label_of(region, pipeline)
+        for region in plan.regions
+        for pipeline in range(len(region.pipelines))
+    }
+    kept = tuple(file for file in before if file.region in labels)
+    return (*chain(kept, [file for file in files if file.region in labels]), *waiting)
+
+
+def label_of(plan: RegionPlan, pipeline: int) -> str:
+    """The label of the chain of files that a pipeline writes."""
+    if len(plan.pipelines) == 1:
+        return plan.region
+    return plan.region + PIPELINE + " · ".join(plan.pipelines[pipeline])
+
+
+def _label_of(label: str, region: str) -> bool:
+    return label == region or label.startswith(region + PIPELINE)
+
+
+def _buckets(channel: Channel) -> tuple[int, ...]:
+    return channel.buckets if channel.region.mapped else (0,)
