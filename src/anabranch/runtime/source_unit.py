@@ -101,19 +101,19 @@ class SourceUnit:
             watch.read(jumbo)
         over = chunk is None
         dry = chunk is not None and (chunk.dry or jumbo is None) and self._at < claim.stop
-        finished = over or dry or self._at >= claim.stop
-        if finished:
-            self._claims.popleft()
-            if dry:
-                self._free = min(self._free, place(self._rank, claim.part, self._at))
+        if not (over or dry or self._at >= claim.stop):
+            self._send(jumbo, began_s, chunks)
+            return
+        rows = self._at - claim.start
+        if dry:
+            self._free = min(self._free, place(self._rank, claim.part, self._at))
+        self._claims.popleft()
+        self._at = self._claims[0].start if self._claims else 0
         self._send(jumbo, began_s, chunks)
-        if finished:
-            acknowledge(Chunk(self.id.region, claim.number), -1)
-            waited_ms = None if chunk is None else chunk.waited_ms
-            self._report(
-                Finished(self.id, claim.number, self._at - claim.start, over, dry, waited_ms)
-            )
-            self._at = self._claims[0].start if self._claims else 0
+        for done in chunks:
+            acknowledge(done, -1)
+        waited_ms = None if chunk is None else chunk.waited_ms
+        self._report(Finished(self.id, claim.number, rows, over, dry, waited_ms))
 
     def _promise(self) -> Root:
         """No row that this reader reads from now on is before it."""
