@@ -61,7 +61,7 @@ def plans_for_two(
     one = with_batches(Plan.sequential(flow), usual)
     both = side_by_side(flow, workers, usual)
     plans = [
-        NamedPlan("sequential", one),
+        NamedPlan("apart", apart_by_cost(flow, one, busy_s)),
         NamedPlan("cut", cut_by_cost(one, busy_s)),
         NamedPlan("readers", replace(one, sources=both.sources)),
         NamedPlan("busiest", replicate_busiest(flow, one, workers, busy_s)),
@@ -105,6 +105,25 @@ def cut_by_cost(plan: Plan, busy_s: Mapping[str, float]) -> Plan:
     steps = costs[name]
     first = min(range(1, len(steps)), key=lambda n: max(sum(steps[:n]), sum(steps[n:])))
     return plan.with_pipelines(name, first, len(steps) - first)
+
+
+def apart_by_cost(flow: Flow, plan: Plan, busy_s: Mapping[str, float]) -> Plan:
+    """The plan with its regions on two workers: those upstream on one, those downstream on another.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> flow = word_count.build()
+        >>> costs = {"lines": 1.0, "split": 2.0, "count.combine": 1.0, "count": 2.0, "out": 1.0}
+        >>> plan = apart_by_cost(flow, Plan.sequential(flow), costs)
+        >>> plan.region("split").workers, plan.region("count").workers
+        ((0,), (1,))
+    """
+    found = regions(flow)
+    costs = [sum(busy_s.get(step, 0.0) for step in region.steps) for region in found]
+    first = min(range(1, len(costs)), key=lambda n: max(sum(costs[:n]), sum(costs[n:])))
+    for number, region in enumerate(found):
+        plan = plan.with_workers(region.name, int(number >= first))
+    return plan
 
 
 def replicate_busiest(flow: Flow, plan: Plan, replicas: int, busy_s: Mapping[str, float]) -> Plan:

@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.adapt.policy import Policy
 from anabranch.adapt.tuner import Tuner, chosen
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
-from anabranch.engines.engine import Options
+from anabranch.engines.engine import Options, caller_waits
 from anabranch.engines.handle import Listener, Result, Run
 from anabranch.engines.registry import Simulated, engine_of
 from anabranch.errors import BuildError, Subject, require_kind
@@ -119,6 +119,7 @@ def run(
         ```
     """
     require_kind("seconds", seconds, int, float)
+    waiting = caller_waits.set(True)
     handle = start(
         flow,
         engine=engine,
@@ -137,6 +138,7 @@ def run(
     try:
         handle.await_termination(seconds)
     finally:
+        caller_waits.reset(waiting)
         handle.stop()
     return handle.result()
 

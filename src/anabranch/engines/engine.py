@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,12 +17,13 @@ CHANGES = 500
 """Plan changes that an engine remembers: each has two plans of some kilobytes."""
 
 
+caller_waits: ContextVar[bool] = ContextVar("caller_waits", default=False)
+"""Whether whoever starts a run waits for its end, so that an engine may use the same thread."""
+
+
 @dataclass(frozen=True)
 class Options:
-    """What a user may say about a run, beside flow and plan; see `running.start`.
-
-    `background` says whether the run goes on by itself: otherwise it may wait for `wait`.
-    """
+    """What a user may say about a run, beside flow and plan; see `running.start`."""
 
     checkpoint: str | os.PathLike[str] | None = None
     rows: int | None = None
@@ -30,7 +32,6 @@ class Options:
     conf: Mapping[str, str] = field(default_factory=dict)
     machine: Machine | None = None
     workers: int | None = None
-    background: bool = True
 
 
 class Engine(Protocol):

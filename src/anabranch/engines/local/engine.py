@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.cpu_topology import cpu_sockets, require_sockets, usable_cpus
-from anabranch.engines.engine import CHANGES, Options
+from anabranch.engines.engine import CHANGES, Options, caller_waits
 from anabranch.engines.local.latency import Latencies
 from anabranch.engines.local.profiler import PERIOD_S
 from anabranch.engines.local.session import TICK_S, Session, WorkerLost
@@ -64,6 +64,7 @@ class LocalEngine:
         self._given = plan
         self._plan = plan or Plan.sequential(flow)
         self._workers = _workers(options)
+        self._inline = self._workers == 0 and caller_waits.get()
         self._places = cpu_sockets()
         self._lock = threading.Lock()
         self._requested: Plan | None = None
@@ -141,7 +142,7 @@ class LocalEngine:
         version = -1 if last is None else last.version
         shape = shape_of(self._flow)
         self._tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version, shape))
-        if self._workers != 0 or self._options.background:
+        if not self._inline:
             self._driver = threading.Thread(
                 target=self._drive, name=f"{self._flow.name}-driver", daemon=True
             )
