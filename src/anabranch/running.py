@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.adapt.policy import Policy
 from anabranch.adapt.tuner import Tuner, chosen
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
-from anabranch.engines.engine import Options, caller_waits
+from anabranch.engines.engine import Options, waiting_caller
 from anabranch.engines.handle import Listener, Result, Run
 from anabranch.engines.registry import Simulated, engine_of
 from anabranch.errors import BuildError, Subject, require_kind
@@ -50,8 +50,7 @@ def start(
         checkpoint: Where progress and state are kept, so that a later start goes on from there;
             forgotten with the run when left out.
         rows: Read no more of each source than this; the stream ends there.
-        workers: For the local engine: the number of worker processes; 0 runs everything in the
-            process of the caller, for debuggers. When left out, as many as the plan uses.
+        workers: For the local engine: worker processes; 0 for everything in the caller's.
         master: Spark's master URL; embedded Spark when left out and nothing else is set.
         session: A SparkSession to use instead of starting one.
         conf: Settings of a session that is started.
@@ -119,26 +118,25 @@ def run(
         ```
     """
     require_kind("seconds", seconds, int, float)
-    waiting = caller_waits.set(True)
-    handle = start(
-        flow,
-        engine=engine,
-        plan=plan,
-        checkpoint=checkpoint,
-        rows=rows,
-        workers=workers,
-        master=master,
-        session=session,
-        conf=conf,
-        simulated=simulated,
-        policy=policy,
-        machine=machine,
-        listener=listener,
-    )
+    with waiting_caller():
+        handle = start(
+            flow,
+            engine=engine,
+            plan=plan,
+            checkpoint=checkpoint,
+            rows=rows,
+            workers=workers,
+            master=master,
+            session=session,
+            conf=conf,
+            simulated=simulated,
+            policy=policy,
+            machine=machine,
+            listener=listener,
+        )
     try:
         handle.await_termination(seconds)
     finally:
-        caller_waits.reset(waiting)
         handle.stop()
     return handle.result()
 

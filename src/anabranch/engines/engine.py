@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -19,6 +20,16 @@ CHANGES = 500
 
 caller_waits: ContextVar[bool] = ContextVar("caller_waits", default=False)
 """Whether whoever starts a run waits for its end, so that an engine may use the same thread."""
+
+
+@contextmanager
+def waiting_caller() -> Iterator[None]:
+    """Start runs whose caller waits for their end."""
+    before = caller_waits.set(True)
+    try:
+        yield
+    finally:
+        caller_waits.reset(before)
 
 
 @dataclass(frozen=True)
