@@ -1,4 +1,4 @@
-"""How property tests draw their examples, and the command line as a function.
+"""How property tests draw their examples, workers of the local engine, the command line as a function.
 
 `default` draws the same examples in every run, so a failure is always the change's own doing: a
 sample in `make test`, all in `make test-all`. `soak` (`make soak`) draws fresh ones, as many as
@@ -6,6 +6,7 @@ ANABRANCH_SOAK says. A law that sets `max_examples` itself keeps its own number 
 laws leave it to the profile.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,6 +16,9 @@ from hypothesis import HealthCheck, settings
 
 from anabranch.cli import main
 from tests.sampling import SOAK, some, thorough
+
+# Test doubles keep lists and events that do not travel; tests of workers say how many they want.
+os.environ.setdefault("ANABRANCH_WORKERS", "0")
 
 settings.register_profile(
     "default", derandomize=True, deadline=None, print_blob=True, max_examples=some(100)

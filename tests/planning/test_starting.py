@@ -7,7 +7,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import anabranch as ab
-from anabranch.planning.starting import BATCH_ROWS, side_by_side
+from anabranch.planning.starting import (
+    BATCH_ROWS,
+    LOCAL_BATCH_ROWS,
+    one_of_everything,
+    readers_side_by_side,
+    side_by_side,
+)
+
+STARTS = pytest.mark.parametrize("start", [readers_side_by_side, side_by_side])
 
 
 @ab.shared(out="x: int64", buckets=2)
@@ -33,33 +41,73 @@ def flow_of(source) -> ab.Flow:
 ROWS = ab.memory([{"x": x} for x in range(10)])
 
 
+def replicas_of(plan) -> dict[str, int]:
+    return {region.region: region.replicas for region in plan.regions}
+
+
+def test_the_local_engine_starts_with_one_of_everything():
+    flow = flow_of(ROWS)
+    plan = one_of_everything(flow)
+    assert plan == ab.plan(flow).with_source("s", batch_rows=LOCAL_BATCH_ROWS)
+    assert set(replicas_of(plan).values()) == {plan.source("s").replicas} == {1}
+
+
+def test_stateless_regions_that_read_a_divided_source_are_replicated_and_no_others():
+    plan = readers_side_by_side(flow_of(ROWS), cores=4)
+    assert plan.source("s").replicas == 4
+    assert replicas_of(plan) == {"m": 4, "count": 1, "total": 1, "seen": 1, "out": 1, "copies": 1}
+
+
+def test_a_stateless_region_behind_a_state_starts_with_one_replica():
+    flow = ab.Flow("chain")
+    counted = flow.source("s", ROWS).aggregate(
+        "count", key="x", n=ab.count(), emit="every", combine=False
+    )
+    counted.map("after", lambda batch: batch, keeps=("x", "n")).sink("out", ab.collect())
+    regions = replicas_of(readers_side_by_side(flow, cores=4))
+    assert set(regions.values()) == {1}
+
+
+def test_a_stateless_region_with_a_source_that_cannot_be_divided_starts_with_one_replica():
+    flow = ab.Flow("two")
+    sources = [flow.source("a", ROWS), flow.source("b", ab.stamped(ROWS, lambda: 0))]
+    merged = sources[0].union("both", sources[1]).map("m", lambda batch: batch, keeps="x")
+    merged.sink("out", ab.collect())
+    plan = readers_side_by_side(flow, cores=4)
+    assert [plan.source(name).replicas for name in "ab"] == [4, 1]
+    assert set(replicas_of(plan).values()) == {1}
+
+
 def test_whatever_may_be_replicated_is_as_far_as_its_buckets_go():
     plan = side_by_side(flow_of(ROWS), cores=4)
-    replicas = {region.region: region.replicas for region in plan.regions}
-    assert replicas == {"m": 4, "count": 3, "total": 1, "seen": 2, "out": 1, "copies": 1}
+    assert replicas_of(plan) == {"m": 4, "count": 3, "total": 1, "seen": 2, "out": 1, "copies": 1}
 
 
 @pytest.mark.parametrize("cores", [1, 2, 7])
-def test_it_is_a_valid_plan(cores):
+@STARTS
+def test_it_is_a_valid_plan(start, cores):
     flow = flow_of(ROWS)
-    side_by_side(flow, cores).validate(flow)
+    start(flow, cores).validate(flow)
 
 
-def test_on_one_core_everything_is_there_once():
+@STARTS
+def test_on_one_core_everything_is_there_once(start):
     flow = flow_of(ROWS)
-    assert side_by_side(flow, 1, batch_rows=65_536) == ab.plan(flow)
+    assert start(flow, 1, batch_rows=65_536) == ab.plan(flow)
 
 
-def test_batches_are_worth_what_they_cost():
-    assert side_by_side(flow_of(ROWS), cores=2).source("s").batch_rows == BATCH_ROWS
+@STARTS
+def test_batches_are_worth_what_they_cost(start):
+    assert start(flow_of(ROWS), cores=2).source("s").batch_rows == BATCH_ROWS
 
 
-def test_a_source_has_several_readers_only_if_it_can_be_divided(tmp_path):
+@STARTS
+def test_a_source_has_several_readers_only_if_it_can_be_divided(start, tmp_path):
     for number in range(3):
         (tmp_path / f"{number}.csv").write_text("x\n1\n")
     pq.write_table(pa.table({"x": [1]}), tmp_path / "one.parquet")
     readers = {
-        name: side_by_side(flow_of(source), cores=3).source("s").replicas
+        name: start(flow_of(source), cores=3).source("s").replicas
         for name, source in {
             "three files": ab.files(tmp_path / "*.csv"),
             "two files": ab.files([tmp_path / "0.csv", tmp_path / "1.csv"]),

@@ -21,7 +21,6 @@ from anabranch.cli.finding import (
     read_text,
 )
 from anabranch.cli.planning import EngineName, find_machine
-from anabranch.engines.local.dispenser import LINGER_S
 from anabranch.engines.registry import require_results
 from anabranch.engines.simulator.flows import flow_of
 from anabranch.engines.spark.model import predicted_batch_s
@@ -47,6 +46,7 @@ from anabranch.planning.sizing import (
     fewest_slots,
 )
 from anabranch.planning.starting import side_by_side
+from anabranch.runtime.dispenser import LINGER_S
 from anabranch.view import sizing_report as sizes
 
 GATHERING_S = 2 * LINGER_S

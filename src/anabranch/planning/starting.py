@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from anabranch.flow import Flow
+from anabranch.io.source import Source
 from anabranch.planning.plan import Plan
-from anabranch.planning.regions import RegionKind, regions
+from anabranch.planning.regions import Region, RegionKind, regions
 
 BATCH_ROWS = 500_000
-
 
 LOCAL_BATCH_ROWS = 262_144
 """Of the sizes that were measured on one machine this made most applications fastest."""
@@ -28,6 +30,34 @@ def one_of_everything(flow: Flow, batch_rows: int = LOCAL_BATCH_ROWS) -> Plan:
     return plan
 
 
+def readers_side_by_side(flow: Flow, cores: int, batch_rows: int = BATCH_ROWS) -> Plan:
+    """Several replicas only where the rows are known to allow it; one of everything else.
+
+    A source that can be divided has as many readers as there are cores, and a stateless region that
+    reads nothing but such sources has as many replicas. Whether other regions gain by replicas
+    depends on the keys and on the costs, which nobody knows before something was measured.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> plan = readers_side_by_side(word_count.build(), cores=2)
+        >>> plan.source("lines").replicas, plan.region("split").replicas
+        (2, 2)
+        >>> plan.region("count").replicas
+        1
+    """
+    plan, sources = Plan.sequential(flow), flow.sources()
+    divided: set[str] = set()
+    for region in regions(flow):
+        if region.kind is RegionKind.SOURCE:
+            readers = _readers(region, sources[region.name], cores)
+            plan = plan.with_source(region.name, replicas=readers, batch_rows=batch_rows)
+            if readers > 1:
+                divided.add(region.name)
+        elif region.kind is RegionKind.STATELESS and _reads_only(flow, region, divided):
+            plan = plan.with_replicas(region.name, cores)
+    return plan
+
+
 def side_by_side(flow: Flow, cores: int, batch_rows: int = BATCH_ROWS) -> Plan:
     """As many replicas as cores wherever several are allowed; batches worth their fixed cost.
 
@@ -40,12 +70,22 @@ def side_by_side(flow: Flow, cores: int, batch_rows: int = BATCH_ROWS) -> Plan:
     plan, sources = Plan.sequential(flow), flow.sources()
     for region in regions(flow):
         if region.kind is RegionKind.SOURCE:
-            source = sources[region.name]
-            parts = source.parts()
-            divisible = len(parts) >= cores or all(source.extent(p).seekable for p in parts)
-            readers = cores if region.replicable and divisible else 1
+            readers = _readers(region, sources[region.name], cores)
             plan = plan.with_source(region.name, replicas=readers, batch_rows=batch_rows)
         elif region.replicable:
             most = region.buckets if region.mapped else cores
             plan = plan.with_replicas(region.name, min(cores, most))
     return plan
+
+
+def _readers(region: Region, source: Source, cores: int) -> int:
+    """As many readers as cores, if the source can be divided among them."""
+    parts = source.parts()
+    divisible = len(parts) >= cores or all(source.extent(part).seekable for part in parts)
+    return cores if region.replicable and divisible else 1
+
+
+def _reads_only(flow: Flow, region: Region, sources: Collection[str]) -> bool:
+    """Whether every input of a region comes from one of these sources."""
+    inputs = flow.graph.steps[region.steps[0]].inputs
+    return all(each is not None and each.step in sources for each in inputs)

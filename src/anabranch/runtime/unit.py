@@ -246,6 +246,8 @@ class Unit:
             for jumbo in outputs:
                 if jumbo is not None and len(jumbo):
                     self.outflow.write(jumbo, release.born_s)
+            if watch is not None:
+                watch.tap(self.region.name, (), ())  # writing is what the step is about
             if is_end(reached[0]) and not self.ended:
                 self.ended = True
                 self.outflow.end()

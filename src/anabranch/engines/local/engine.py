@@ -17,7 +17,7 @@ from collections.abc import Callable
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.cpu_topology import cpu_sockets, require_sockets, usable_cpus
 from anabranch.engines.engine import CHANGES, Options, caller_waits
-from anabranch.engines.local.latency import Latencies
+from anabranch.engines.latency import Latencies
 from anabranch.engines.local.profiler import PERIOD_S
 from anabranch.engines.local.session import TICK_S, Session, WorkerLost
 from anabranch.engines.process_memory import keep_freed_memory

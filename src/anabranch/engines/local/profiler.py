@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.engines.cpu_topology import usable_cpus
-from anabranch.engines.local.latency import Latencies
+from anabranch.engines.latency import Latencies
 from anabranch.engines.local.meter import Measured, StepTotals, UnitReading
 from anabranch.engines.skipped_rows import skipped_row
 from anabranch.events import (

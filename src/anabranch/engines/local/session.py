@@ -16,9 +16,9 @@ from anabranch.engines.checkpoint.identity import require_same_parts
 from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.engines.checkpoint.sinks import OutboxStage, Sinks
 from anabranch.engines.cpu_topology import usable_cpus
+from anabranch.engines.latency import Latencies
 from anabranch.engines.local.crew import WorkerProcess, shared_crew
 from anabranch.engines.local.forwarding import Logged, Printed, show
-from anabranch.engines.local.latency import Latencies
 from anabranch.engines.local.loop import Close, Closed, Durable, LocalJob, Ping, Pong, Steps, work
 from anabranch.engines.local.mesh import Lost, Mesh
 from anabranch.engines.local.meter import Measured

@@ -8,7 +8,7 @@ from math import isclose
 
 import numpy as np
 
-from anabranch.engines.local.latency import Latencies
+from anabranch.engines.latency import Latencies
 from anabranch.engines.simulator.intake import SimulatedSources
 from anabranch.engines.simulator.region import NO_LIMIT, SimulatedRegion
 from anabranch.engines.simulator.shares import Floats

@@ -42,7 +42,7 @@ from anabranch.planning.models.model import Model
 from anabranch.planning.models.spark import Slots
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import shape_of
-from anabranch.planning.starting import side_by_side
+from anabranch.planning.starting import readers_side_by_side
 
 IDLE_S = 0.02
 STOP_S = 10.0
@@ -146,7 +146,7 @@ class SparkEngine:
         if self._given is None:
             cores = self._spark.sparkContext.defaultParallelism
             known = None if last is None else Plan.from_json(last.plan)
-            self._plan = self._wish = known or side_by_side(self._flow, cores)
+            self._plan = self._wish = known or readers_side_by_side(self._flow, cores)
         self._sinks = spark_sinks(self._program, checkpoint.storage, self._spark)
         try:
             self._begin(location, packed)

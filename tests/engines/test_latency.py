@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from anabranch.engines.local.latency import Latencies
+from anabranch.engines.latency import Latencies
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99, 0.999])
