@@ -2,11 +2,11 @@
 
 A line of threads, T^I → n × T^P → T^O, runs to its end and is measured. There are three ways to
 get tuples to the n threads and their results back, built for the comparisons of STRETCH (§8,
-figures 4 and 5) and no part of the engine. `ByReference` is virtual shared-nothing: elastic gates,
-as the local engine has them. `Copied` is pure shared-nothing: T^I writes one copy of every jumbo
-tuple for each thread, every T^P thread merges what came to it by itself, its results are copied
-again, and T^O does all the sorting. `Buffered` is the paper's single thread: bounded buffers in the
-place of gates, for one T^P thread.
+figures 4 and 5) and no part of the engine, whose workers are processes. `ByReference` is virtual
+shared-nothing: gates that all threads share, as in the paper. `Copied` is pure shared-nothing: T^I
+writes one copy of every jumbo tuple for each thread, every T^P thread merges what came to it by
+itself, its results are copied again, and T^O does all the sorting. `Buffered` is the paper's single
+thread: bounded buffers in the place of gates, for one T^P thread.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from anabranch.runtime.channel import Channel
 from anabranch.engines.jumbo_ipc import pack, unpack
-from anabranch.engines.local.belt import Belt
-from anabranch.engines.local.gate import QUOTA, Closed, ElasticGate
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
@@ -35,12 +32,12 @@ from anabranch.operators.base import Operator
 from anabranch.operators.keyed.shared import Bucket, shared
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind, regions
-from anabranch.runtime.gate import Gate
-from anabranch.state.positions import FIRST, START, Jumbo, Root, end, is_end
+from anabranch.runtime.channel import Channel
+from anabranch.runtime.gate import Gate, Release
+from anabranch.state.positions import FIRST, Jumbo, Root, end, is_end
 from papers.claims import cores_here
+from papers.stretch.between_threads import QUOTA, BoundedQueue, Closed, SharedGate
 from papers.stretch.model import LineCosts, fitted, line_rate_on
-
-COLLECTOR = "T^O"
 
 
 class Ready(NamedTuple):
@@ -93,30 +90,25 @@ class ByReference:
     name = "V_SN"
 
     def __init__(self, shape: Shape) -> None:
-        """Gates with everybody announced."""
-        self._ports = shape.ports
-        self._taken = ElasticGate(max(shape.ports) + 1, ordered=True)
-        self._taken.announce_sources(range(len(shape.ports)), START)
-        self._taken.announce_readers(range(shape.threads))
-        self._made = ElasticGate(1, ordered=True)
-        self._made.announce_sources(range(shape.threads), START)
-        self._made.announce_readers([COLLECTOR])
+        """Create both gates."""
+        self._taken = SharedGate(shape.ports, shape.threads)
+        self._made = SharedGate((0,) * shape.threads, 1)
 
     def send(self, source: int, jumbo: Jumbo | None, frontier: Root, born_s: float) -> None:
         """Into the gate, as it is."""
-        self._taken.add(source, self._ports[source], jumbo, frontier, born_s)
+        self._taken.add(source, jumbo, frontier, born_s)
 
     def take(self, thread: int) -> Ready:
-        """The same entry for every thread."""
-        return _read(self._taken, thread)
+        """The same release for every thread."""
+        return _ready(self._taken.take(thread))
 
     def deliver(self, thread: int, jumbo: Jumbo | None, frontier: Root, born_s: float) -> None:
         """Into the second gate, as it is."""
-        self._made.add(thread, 0, jumbo, frontier, born_s)
+        self._made.add(thread, jumbo, frontier, born_s)
 
     def collect(self) -> Ready:
         """Out of the second gate."""
-        return _read(self._made, COLLECTOR)
+        return _ready(self._made.take(0))
 
     def close(self) -> None:
         """Close both gates."""
@@ -133,15 +125,17 @@ class Copied:
         """Queues as long as what a gate holds."""
         self._shape = shape
         room = QUOTA * len(shape.ports)
-        self._taken: list[Belt[_Parcel]] = [Belt(room) for _ in range(shape.threads)]
-        self._made: Belt[_Parcel] = Belt(QUOTA * shape.threads)
+        self._taken: list[BoundedQueue[_Parcel]] = [
+            BoundedQueue(room) for _ in range(shape.threads)
+        ]
+        self._made = BoundedQueue[_Parcel](QUOTA * shape.threads)
         self._sorters = [_Sorter(shape.ports) for _ in range(shape.threads)]
         self._collector = _Sorter((0,) * shape.threads)
 
     def send(self, source: int, jumbo: Jumbo | None, frontier: Root, born_s: float) -> None:
         """Broadcast: written once for each thread."""
-        for belt in self._taken:
-            belt.put(_Parcel.of(source, jumbo, frontier, born_s))
+        for queue in self._taken:
+            queue.put(_Parcel.of(source, jumbo, frontier, born_s))
 
     def take(self, thread: int) -> Ready:
         """Read copies until something is ready."""
@@ -164,8 +158,8 @@ class Copied:
 
     def close(self) -> None:
         """Close every queue."""
-        for belt in (*self._taken, self._made):
-            belt.close()
+        for queue in (*self._taken, self._made):
+            queue.close()
 
 
 class Buffered:
@@ -182,8 +176,10 @@ class Buffered:
                 str(shape.threads),
                 "share by a gate instead",
             )
-        self._taken: Belt[tuple[Jumbo | None, _Parcel]] = Belt(QUOTA * len(shape.ports))
-        self._made: Belt[Ready] = Belt(QUOTA)
+        self._taken: BoundedQueue[tuple[Jumbo | None, _Parcel]] = BoundedQueue(
+            QUOTA * len(shape.ports)
+        )
+        self._made: BoundedQueue[Ready] = BoundedQueue(QUOTA)
         self._sorter = _Sorter(shape.ports)
 
     def send(self, source: int, jumbo: Jumbo | None, frontier: Root, born_s: float) -> None:
@@ -235,28 +231,22 @@ class _Sorter:
     def __init__(self, ports: Sequence[int]) -> None:
         self._ports = ports
         self._gate = Gate(max(ports) + 1)
-        self._births: list[tuple[int, float]] = []  # last time of a piece, when it was read
         for sender in range(len(ports)):
             self._gate.open(sender)
 
     def add(self, parcel: _Parcel, jumbo: Jumbo | None) -> None:
-        self._gate.add(parcel.sender, self._ports[parcel.sender], jumbo, parcel.frontier)
-        if jumbo is not None and len(jumbo):
-            self._births.append((int(jumbo.positions.columns[0][-1]), parcel.born_s))
+        port = self._ports[parcel.sender]
+        self._gate.add(parcel.sender, port, jumbo, parcel.frontier, parcel.born_s)
 
     def has_news(self) -> bool:
         return self._gate.has_news()
 
     def ready(self) -> Ready:
-        inputs, frontier = self._gate.ready()
-        born_s = min((born for _, born in self._births), default=None)
-        self._births = [birth for birth in self._births if birth[0] >= frontier.time]
-        return Ready(inputs, frontier, born_s)
+        return _ready(self._gate.take(self._gate.frontier))
 
 
-def _read(gate: ElasticGate, reader: object) -> Ready:
-    entry = gate.next_ready(reader)
-    return Ready(entry.inputs(), entry.frontier, entry.born_s)
+def _ready(release: Release) -> Ready:
+    return Ready(release.inputs, release.frontier, release.born_s)
 
 
 MakeWay: TypeAlias = Callable[[Shape], Way]

@@ -1,6 +1,6 @@
 """STRETCH's figure 5: the band join in one epoch, and between epochs under changing load.
 
-Each comparison is counted by the thread that made it. The conditions are those of
+Each comparison is counted by the replica that made it, in a file that all processes can read. The conditions are those of
 `apps/band_join.py`. They are given as a function, so that every pair within the window is looked
 at, as in the paper; `indexed=True` gives them as bands, which are looked up in sorted columns.
 
@@ -13,6 +13,7 @@ tuples in the window, once this is full.
 from __future__ import annotations
 
 import time
+import weakref
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,8 +22,13 @@ from datetime import timedelta
 from functools import partial
 from itertools import pairwise
 from math import sqrt
+from pathlib import Path
+from shutil import rmtree
 from statistics import fmean, pstdev
+from struct import Struct
+from tempfile import mkdtemp
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -49,51 +55,59 @@ BATCH_ROWS = 64
 _MICROSECONDS = 1_000_000
 
 
-class CountedKernel(ScaleJoinKernel):
-    """Notes after every step how far it has come in event time, and how many pairs it decided."""
+Log = list[tuple[int, int]]
+"""After every step of a kernel, its place in event time and how many pairs it has decided."""
+_ENTRY = Struct("<qq")
 
-    def __init__(self, context: KernelContext, operator: ScaleJoin) -> None:
-        """A running copy without state."""
+
+class CountedKernel(ScaleJoinKernel):
+    """Appends an entry to its log after every step."""
+
+    def __init__(self, context: KernelContext, operator: ScaleJoin, log: Path) -> None:
         super().__init__(context, operator)
-        self.log: list[tuple[int, int]] = []
+        self._log = log
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
-        """Join, and note."""
+        """Join, and append."""
         outputs = super().step(inputs, frontier)
-        self.log.append((frontier.time, self.finder.comparisons))
+        with self._log.open("ab", buffering=0) as log:
+            log.write(_ENTRY.pack(frontier.time, self.finder.comparisons))
         return outputs
 
 
 class CountedJoin(ScaleJoin):
-    """A join that knows the kernels that run it."""
+    """A join whose kernels, wherever they run, write logs to a directory that it can read."""
 
     def __init__(self, window_s: float, where: Any, buckets: int) -> None:
-        """See `ScaleJoin`."""
+        """See `ScaleJoin`; the directory is removed together with this object."""
         super().__init__(timedelta(seconds=window_s), where, buckets)
-        self.kernels: list[CountedKernel] = []
+        self._folder = Path(mkdtemp(prefix="figure-5-"))
+        weakref.finalize(self, rmtree, self._folder, ignore_errors=True)
 
     def kernel(self, context: KernelContext) -> Kernel:
-        """A running copy, noted: one for each thread, those of later epochs behind."""
-        kernel = CountedKernel(context, self)
-        self.kernels.append(kernel)
-        return kernel
+        """Return a running copy with a log of its own."""
+        return CountedKernel(context, self, self._folder / uuid4().hex)
+
+    def logs(self) -> list[Log]:
+        """Return the logs of all kernels that have run, the furthest last."""
+        found = [list(_ENTRY.iter_unpack(path.read_bytes())) for path in self._folder.iterdir()]
+        return sorted(found, key=lambda log: log[-1])
 
     def comparisons(self) -> int:
         """How many pairs were decided so far."""
-        return sum(kernel.finder.comparisons for kernel in self.kernels)
+        return sum(log[-1][1] for log in self.logs())
 
     def reached(self) -> int:
-        """How far the furthest thread has come in event time."""
-        return max((kernel.log[-1][0] for kernel in self.kernels if kernel.log), default=0)
+        """How far the furthest replica has come in event time."""
+        return max((log[-1][0] for log in self.logs()), default=0)
 
     def shares(self, since: int, threads: int) -> list[int]:
-        """What each of so many threads has decided of the same part of the stream.
+        """What each of so many replicas has decided of the same part of the stream.
 
-        Threads are never at the same place, so counts are taken where all of them have been: from
-        `since`, or from where the youngest thread began, to where the slowest is.
+        Replicas are never at the same place, so counts are taken where all of them have been: from
+        `since`, or from where the youngest replica began, to where the slowest is.
         """
-        logs = sorted((list(k.log) for k in self.kernels if k.log), key=lambda log: log[-1][0])
-        return shares(logs[-threads:], since)  # others are gone
+        return shares(self.logs()[-threads:], since)  # others are gone
 
 
 def shares(logs: Sequence[Sequence[tuple[int, int]]], since: int) -> list[int]:
@@ -154,7 +168,7 @@ def joining(
 
 
 def plan_for(flow: Flow, threads: int) -> Plan:
-    """One thread for everything but the join."""
+    """So many replicas of the join, each on a worker process; one of everything else."""
     plan = Plan.sequential(flow).with_replicas("join", threads)
     for source in ("r", "s"):
         plan = plan.with_source(source, batch_rows=BATCH_ROWS)

@@ -20,12 +20,12 @@ from anabranch.graph import Role
 from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
 from anabranch.testing.compare import difference
-from anabranch.testing.on_engine import nudging
 from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
 from tests.conformance.capabilities import CANNOT
 from tests.conformance.flows import NAMES, subject
 from tests.conformance.ways import SLOW, changing, marked, options_of
+from tests.nudging import nudging
 from tests.sampling import ALL, sampled
 
 pytestmark = sampled

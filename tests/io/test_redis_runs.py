@@ -27,7 +27,7 @@ from anabranch.io.redis_client import END, StreamClient
 from anabranch.io.replaying import StreamReplay
 from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
-from tests.engines.local.handmade import wait_until
+from tests.waiting import wait_until
 from tests.engines.spark.conftest import spark
 from tests.io.redis_job import COLUMNS, flow_of, plan_of
 from tests.io.redis_server import RedisServer, redis_server, stream

@@ -68,13 +68,17 @@ def test_a_stateless_region_behind_a_state_starts_with_one_replica():
     assert set(regions.values()) == {1}
 
 
-def test_a_stateless_region_with_a_source_that_cannot_be_divided_starts_with_one_replica():
+def test_a_stateless_region_with_a_source_that_cannot_be_divided_starts_with_one_replica(
+    tmp_path,
+):
     flow = ab.Flow("two")
-    sources = [flow.source("a", ROWS), flow.source("b", ab.stamped(ROWS, lambda: 0))]
-    merged = sources[0].union("both", sources[1]).map("m", lambda batch: batch, keeps="x")
-    merged.sink("out", ab.collect())
+    path = tmp_path / "one.csv"
+    path.write_text("x\n1\n")
+    file = flow.source("file", ab.files(path))
+    merged = flow.source("rows", ROWS).union("both", file)
+    merged.map("m", lambda batch: batch, keeps="x").sink("out", ab.collect())
     plan = readers_side_by_side(flow, cores=4)
-    assert [plan.source(name).replicas for name in "ab"] == [4, 1]
+    assert [plan.source(name).replicas for name in ("rows", "file")] == [4, 1]
     assert set(replicas_of(plan).values()) == {1}
 
 

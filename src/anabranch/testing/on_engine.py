@@ -1,37 +1,42 @@
 """A bounded flow on an engine, compared like any other run: its sinks collect, its plan changes.
 
-Plans are wished for at two kinds of moments. Where the engine works in batches, each batch that is
-done is one. Where it reads sources in this process, some of those reads are, drawn from a seed; a
-source that travels to another process leaves that behind, so nobody has to say which is the case.
+Plans are requested at two kinds of moments. Where the engine works in batches, each batch that is
+done is one. The local engine gives out rows in this process, so there the sources hold rows back:
+some are released, a plan is requested, and now and then it is in force before more are released.
 """
 
 from __future__ import annotations
 
 import copy
 import threading
+import time
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 from anabranch.engines.handle import LISTENING, Run
 from anabranch.errors import EngineError, Subject
-from anabranch.events import Event, Observed, Reconfiguration
+from anabranch.events import Event, Observed
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io import collect
-from anabranch.io.source import Chunk, Source, WrappedSource
+from anabranch.io.source import Source, WrappedSource
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
 from anabranch.running import start
 from anabranch.testing.result import RunResult
 
 START_S = 60.0
-IN_FORCE_S = 0.05
-"""How long a read waits for the plan that it wished for: few rows would be read before it is."""
-AT_THE_END_S = 8.0
-"""How long the last read of a part waits for the first plan; less than an engine that fails waits
-for its threads."""
+STEP_S = 0.002
+"""How often rows are released."""
+IN_FORCE_S = 8.0
+"""How long no more rows are released before a requested plan is in force."""
+FOREVER_S = 1e8
+"""An elapsed time that asks what will ever be due, not what is due now."""
+ALL_ROWS = 1 << 60
 
+HOLDING = "local"
+"""The engine that gives out rows in this process."""
 BATCHES = {"spark": (3, 6)}
 """Fewest and most batches to cut an input into, by engine; a micro-batch costs a third of a second,
 where there is none it costs a millisecond."""
@@ -46,8 +51,8 @@ def run_on_engine(
     Args:
         flow: Bounded; its own sinks are not written.
         engine: Name of the engine.
-        plans: At least one; the others are wished for on the way, in this order.
-        seed: Decides at which reads, where this process reads the sources.
+        plans: At least one; the others are requested on the way, in this order.
+        seed: Decides when, where this process gives out rows.
         options: As for `start`.
 
     Example:
@@ -72,11 +77,9 @@ def run_watched(
     """The same, with the handle of the run; one that has not ended by the deadline is an error."""
     sinks = {name: collect() for name in flow.names(Role.SINK)}
     counted: dict[str, Counters] = {name: Counters() for name in flow.names(Role.OPERATOR)}
-    wishes = Wishes(plans[1:], Random(seed))
+    requests = Requests(plans[1:])
 
     def hear(event: Event) -> None:
-        if isinstance(event, Reconfiguration):
-            wishes.note_change()
         if not isinstance(event, Observed):
             return
         for step in event.observation.steps:
@@ -84,14 +87,14 @@ def run_watched(
                 counted[step.step] = Counters(
                     step.skipped, step.late, step.behind, step.most_behind, step.ahead
                 )
-        wishes.next()
+        if engine != HOLDING:
+            requests.next()
 
-    # Where there is a checkpoint, plans change while no read is under way.
-    at_the_end = wishes.at_the_end if options.get("checkpoint") is None else None
-    fed = nudging(flow, wishes.at_a_read, at_the_end) if len(plans) > 1 else flow
+    release = Release(requests, plans[0], Random(seed))
+    fed = held(flow, release) if engine == HOLDING and len(plans) > 1 else flow
     handle = start(fed.writing(sinks), engine=engine, plan=plans[0], listener=hear, **options)
-    wishes.begin(handle)
-    if not handle.await_termination(deadline_s):
+    requests.begin(handle)
+    if not _await_end(handle, release, deadline_s):
         handle.stop()
         raise EngineError(
             Subject("flow", flow.name),
@@ -107,105 +110,115 @@ def run_watched(
     return RunResult({name: sink.table() for name, sink in sinks.items()}, counted), handle
 
 
-class Wishes:
-    """Plans that are wished for one after another while a run goes on.
+def _await_end(handle: Run, release: Release, deadline_s: float | None) -> bool:
+    until_s = None if deadline_s is None else time.monotonic() + deadline_s
+    while not release.is_over:
+        release.step()
+        if handle.await_termination(STEP_S):
+            return True
+        if until_s is not None and time.monotonic() > until_s:
+            return False
+    rest_s = None if until_s is None else max(0.0, until_s - time.monotonic())
+    return handle.await_termination(rest_s)
+
+
+class Requests:
+    """Plans that are requested one after another while a run goes on.
 
     Args:
         plans: In this order.
-        rng: Decides which reads are moments to wish.
     """
 
-    def __init__(self, plans: Sequence[Plan], rng: Random) -> None:
-        self._waiting, self._rng = list(plans), rng
-        self._lock = threading.Lock()
+    def __init__(self, plans: Sequence[Plan]) -> None:
+        self._waiting = list(plans)
         self._begun = threading.Event()
-        self._wished = False
-        self._in_force = threading.Event()
-        self._changed = threading.Event()
+        self._newest: Plan | None = None
 
     def begin(self, handle: Run) -> None:
-        """Know the run; moments before this wait for it."""
+        """Know the run; requests before this wait for it."""
         self._handle = handle
         self._begun.set()
 
-    def next(self) -> bool:
-        """Wish for the next plan, if there is one."""
-        # The first batch may be done, and the first rows read, before `start` returns.
-        if not self._waiting or not self._begun.wait(START_S):
-            return False
-        with self._lock:
-            if not self._waiting:
-                return False
-            self._in_force.clear()
-            self._handle.reconfigure(self._waiting.pop(0))
-            self._wished = True
-            return True
+    @property
+    def is_over(self) -> bool:
+        """Whether all plans were requested."""
+        return not self._waiting
 
-    def note_change(self) -> None:
-        """A plan that was wished for is in force."""
-        self._in_force.set()
-        self._changed.set()
+    def next(self) -> None:
+        """Request the next plan, if there is one."""
+        # The first batch may be done before `start` returns.
+        if self._waiting and self._begun.wait(START_S):
+            self._newest = self._waiting.pop(0)
+            self._handle.reconfigure(self._newest)
 
-    def at_a_read(self) -> None:
-        """Now and then, wish; and now and then, let the plan be in force before rows follow."""
-        wish, wait = self._rng.random() < 0.5, self._rng.random() < 0.5
-        if wish and self.next() and wait:
-            self._in_force.wait(IN_FORCE_S)
-
-    def at_the_end(self) -> None:
-        """If one was wished for, let the plan change at least once before the last rows follow."""
-        if self._wished:
-            self._changed.wait(AT_THE_END_S)
+    @property
+    def in_force(self) -> bool:
+        """Whether the plan that was requested last is in force."""
+        return self._newest is None or self._handle.plan == self._newest
 
 
-def nudging(
-    flow: Flow, call: Callable[[], None], at_the_end: Callable[[], None] | None = None
-) -> Flow:
-    """The same flow, whose sources call a function before they are read in this process.
+class Release:
+    """Decides how many rows of each source may be given out by now.
+
+    Rows are released a few batches at a time, and plans are requested in between. Before the first
+    of them, and before some of the others, is in force no more rows are released.
 
     Args:
-        flow: Whose sources are to be read.
-        call: Before every read.
-        at_the_end: With the last rows of a part, before they are given out.
+        requests: The plans.
+        plan: The plan to begin with.
+        rng: Decides when.
     """
+
+    def __init__(self, requests: Requests, plan: Plan, rng: Random) -> None:
+        self._requests, self._rng = requests, rng
+        self._batch_rows = min(source.most_rows for source in plan.sources)
+        self.rows = self._batch_rows
+        self._held_until_s = 0.0
+        self._first = True
+        self.is_over = requests.is_over
+
+    def step(self) -> None:
+        """Request a plan or release rows, unless a plan is to be in force before."""
+        now_s = time.monotonic()
+        if not self._requests.in_force and now_s < self._held_until_s:
+            return
+        if self._requests.is_over:
+            self.rows, self.is_over = ALL_ROWS, True
+        elif self._rng.random() < 0.5:  # noqa: PLR2004
+            self._requests.next()
+            wait = self._first or self._rng.random() < 0.5  # noqa: PLR2004
+            self._held_until_s = now_s + IN_FORCE_S if wait else 0.0
+            self._first = False
+        else:
+            self.rows += self._batch_rows * self._rng.randint(1, 3)
+
+
+def held(flow: Flow, release: Release) -> Flow:
+    """Return the same flow, whose sources without a pace give out what was released."""
     return flow.reading(
         {
-            name: Nudging(source, call, at_the_end)
+            name: Held(source, release)
             for name, source in flow.sources().items()
-            if not source.pushed
+            if not source.pushed and source.due_rows(0.0) is None
         }
     )
 
 
-class Nudging(WrappedSource):
-    """A source that calls a function before each read; in another process, the source alone."""
+class Held(WrappedSource):
+    """A source with the pace of a `Release`; in another process, the source alone."""
 
-    def __init__(
-        self, source: Source, call: Callable[[], None], at_the_end: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, source: Source, release: Release) -> None:
         super().__init__(source)
-        self._call, self._at_the_end = call, at_the_end
-
-    def __copy__(self) -> Nudging:
-        return Nudging(copy.copy(self._source), self._call, self._at_the_end)
+        self._release = release
 
     def __reduce__(self) -> tuple[Callable[[Source], Source], tuple[Source]]:
         return _itself, (self._source,)
 
-    def read(self, part: str, start: int, rows: int) -> Chunk | None:
-        """Call, then read."""
-        self._call()
-        chunk = self._source.read(part, start, rows)
-        if self._at_the_end is not None and self._is_last(part, start, chunk):
-            self._at_the_end()
-        return chunk
+    def __copy__(self) -> Held:
+        return Held(copy.copy(self._source), self._release)
 
-    def _is_last(self, part: str, start: int, chunk: Chunk | None) -> bool:
-        if chunk is None:
-            return True
-        known = self._source.extent(part)
-        behind = start + chunk.batch.num_rows
-        return known.exact and known.rows is not None and behind >= known.rows
+    def due_rows(self, elapsed_s: float) -> int:
+        return self._release.rows if elapsed_s < FOREVER_S else ALL_ROWS
 
 
 def _itself(source: Source) -> Source:

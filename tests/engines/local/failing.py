@@ -15,7 +15,7 @@ from anabranch.events import Event, RunEnded
 from anabranch.flow import Flow
 from anabranch.io import collect, generate
 from anabranch.planning.plan import Plan
-from tests.engines.local.handmade import wait_until
+from tests.waiting import wait_until
 
 SCHEMA = pa.schema([("x", pa.int64()), ("k", pa.int64())])
 NUMBERS = count()
@@ -37,6 +37,7 @@ class Doomed:
         rows: int | None = None,
         replicas: int = 1,
         listener: Callable[[Event], None] = lambda event: None,
+        **options: Any,
     ) -> None:
         self._name = f"doomed{next(NUMBERS)}"  # a thread left by one test must not fail another
         self.flow = Flow(self._name, buckets=8)
@@ -53,7 +54,7 @@ class Doomed:
         self.plan = Plan.sequential(self.flow).with_source("rows", batch_rows=10)
         if replicas > 1:
             self.plan = self.wide(replicas)
-        self.engine = LocalEngine(self.flow, self.plan, Options())
+        self.engine = LocalEngine(self.flow, self.plan, Options(**options))
         self.heard: list[Event] = []
         self._listener = listener
 

@@ -1,8 +1,7 @@
-"""Whatever fails: the run ends with an error that names the place, and leaves no thread behind."""
+"""Whatever fails: the run ends with an error that names the place, and leaves nothing behind."""
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 
 import anabranch as ab
 from anabranch.engines.engine import Options
-from anabranch.engines.local import region as region_module
 from anabranch.engines.local.engine import LocalEngine
 from anabranch.errors import EngineError, OperatorError
 from anabranch.events import Event, Observed, RunEnded, RunStarted
@@ -19,8 +17,7 @@ from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory, parquet
 from anabranch.planning.plan import Plan
 from tests.engines.local.failing import SCHEMA, Doomed, numbers
-from tests.engines.local.handmade import wait_until
-from tests.engines.local.rows_to_read import Rows
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -73,24 +70,6 @@ def test_leaving_by_system_exit_is_an_error_that_names_the_step():
     assert failure.value.step == "step"
     run.assert_gone()
     assert run.ends == [False]
-
-
-def test_a_thread_that_is_killed_ends_the_run_by_the_name_of_its_step():
-    inside: list[int] = []
-
-    def step(batch: Any) -> None:
-        inside.append(threading.get_ident())
-        while True:  # the kill comes between two instructions
-            pass
-
-    run = Doomed(step).start()
-    wait_until(lambda: inside)
-    thread, killer = ctypes.c_ulong(inside[0]), ctypes.py_object(SystemExit)
-    assert ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, killer) == 1
-    with pytest.raises(EngineError) as failure:
-        run.engine.wait(20)
-    assert failure.value.step in ("step", "first")
-    run.assert_gone()
 
 
 class Breaking:
@@ -276,77 +255,3 @@ def test_a_sink_that_cannot_show_its_last_rows_still_lets_the_end_be_told():
     assert Files.closed
 
 
-def test_one_of_several_errors_is_told():
-    together, met = threading.Barrier(2), threading.Event()
-
-    def step(batch: Any) -> None:
-        if not met.is_set():  # it is called again, to find the tuple to blame
-            together.wait(10)
-            met.set()
-        raise ValueError("one of two")
-
-    run = Doomed(step, replicas=2).start()
-    with pytest.raises(OperatorError, match="one of two"):
-        run.engine.wait(20)
-    run.assert_gone()
-    assert run.ends == [False]
-
-
-def test_an_error_in_the_middle_of_a_switch_leaves_no_thread_behind(monkeypatch):
-    """The region that switches gets pipelines of its own while another step fails."""
-    reassign = region_module.reassign
-    failing, switching = threading.Event(), threading.Event()
-
-    def step(batch: Any) -> None:
-        if failing.is_set():
-            raise ValueError("no more")
-
-    run = Doomed(step)
-
-    def slow_reassign(*given: Any) -> None:
-        switching.set()
-        wait_until(lambda: run.engine.region("first").gate._closed)
-        reassign(*given)
-
-    monkeypatch.setattr(region_module, "reassign", slow_reassign)
-    monkeypatch.setattr("anabranch.engines.local.engine.END_S", 1.0)
-    run.start()
-    run.engine.reconfigure(run.plan.with_pipelines("first", 1, 1))
-    assert switching.wait(10)
-    failing.set()
-    with pytest.raises(OperatorError, match="no more"):
-        run.engine.wait(20)
-    assert run.threads() == []
-
-
-class Quiet(Rows):
-    """An endless source without rows; who reads further on fails, once another one has begun."""
-
-    def __init__(self) -> None:
-        super().__init__([0], bounded=False)
-        self.asked, self.failing, self.over = threading.Event(), threading.Event(), False
-
-    def __copy__(self) -> Quiet:
-        return self
-
-    def read(self, part: str, start: int, rows: int) -> Any:
-        if self.over or (start and self.asked.wait(10)):
-            self.failing.set()
-            raise OSError("the line is dead")
-        self.asked.set()
-        self.failing.wait(10)
-        return super().read(part, start, rows)
-
-
-def test_a_reader_that_waits_for_rows_ends_when_another_one_fails(monkeypatch):
-    monkeypatch.setattr("anabranch.engines.local.engine.END_S", 1.0)
-    source = Quiet()
-    run = Doomed(source=source)
-    plan = run.plan.with_source("rows", replicas=2, batch_rows=4)
-    run.engine = type(run.engine)(run.flow, plan, Options())
-    run.start()
-    with pytest.raises(OSError, match="the line is dead"):
-        run.engine.wait(20)
-    left = run.threads()
-    source.over = True  # lets the thread end that asks again and again
-    assert [name for name in left if not name.endswith("driver")] == []

@@ -8,7 +8,7 @@ import anabranch as ab
 from anabranch.engines.local.dispenser import Dispenser
 from anabranch.engines.local.engine import LocalEngine, Options
 from anabranch.planning.plan import Plan, SourcePlan
-from tests.engines.local.handmade import wait_until
+from tests.waiting import wait_until
 from tests.engines.spark.test_growing import Growing
 
 

@@ -1,4 +1,4 @@
-"""The law on real threads: any plan, any change at any moment, the same result."""
+"""The law on the local engine: any plan, any change at any moment, the same result."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from hypothesis import HealthCheck, given, seed, settings
 
 from anabranch.testing.compare import difference
 from anabranch.testing.sequential import run_sequential
-from tests.engines.local.on_threads import run_on_threads
+from tests.engines.local.changing import run_changing
 from tests.law.flows import Case, cases
 from tests.sampling import SOAK, in_soak, sampled
 
-SHARDS = 4
-CASES = in_soak(240, share=2)
+SHARDS = 2
+CASES = in_soak(120, share=2)
 
 
-def holds(case: Case) -> None:
+def holds(case: Case, workers: int) -> None:
     expected = run_sequential(case.flow)
-    got, engine = run_on_threads(case.flow, [case.plan, *case.changes], case.seed)
+    got, engine = run_changing(case.flow, [case.plan, *case.changes], case.seed, workers)
     found = difference(case.flow, expected, got)
     assert found is None, f"{case}\n{found}\n{engine.reconfigurations()}"
 
@@ -27,11 +27,12 @@ def holds(case: Case) -> None:
 @sampled
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_threads_give_the_sequential_result(shard: int) -> None:
-    law(None if SOAK else shard, CASES // SHARDS)()
+@pytest.mark.parametrize("workers", [0, 2, 3])
+def test_the_local_engine_gives_the_sequential_result(workers: int, shard: int) -> None:
+    law(None if SOAK else 10 * workers + shard, CASES // SHARDS, workers)()
 
 
-def law(number: int | None, examples: int) -> Any:
+def law(number: int | None, examples: int, workers: int) -> Any:
     @settings(
         max_examples=examples,
         deadline=None,
@@ -42,6 +43,6 @@ def law(number: int | None, examples: int) -> Any:
     )
     @given(case=cases())
     def property_(case: Case) -> None:
-        holds(case)
+        holds(case, workers)
 
     return property_ if number is None else seed(number)(property_)

@@ -20,7 +20,7 @@ from anabranch.planning.plan import Plan
 from anabranch.testing.compare import difference
 from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
-from tests.engines.local.handmade import wait_until
+from tests.waiting import wait_until
 
 TRIES = 5
 """A thread that a busy machine holds up between two steps looks like one that stands still."""

@@ -21,7 +21,7 @@ from anabranch.io import collect, memory
 from anabranch.planning.plan import Plan
 from anabranch.running import start
 from tests.engines.local.failing import Doomed
-from tests.engines.local.handmade import Side, wait_until
+from tests.waiting import Side, wait_until
 from tests.engines.local.rows_to_read import Rows
 from tests.processes import start_process
 

@@ -20,6 +20,7 @@ from anabranch.engines.engine import CHANGES, Options, caller_waits
 from anabranch.engines.latency import Latencies
 from anabranch.engines.local.profiler import PERIOD_S
 from anabranch.engines.local.session import TICK_S, Session, WorkerLost
+from anabranch.engines.local.site import must_return
 from anabranch.engines.process_memory import keep_freed_memory
 from anabranch.errors import EngineError, StateError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
@@ -348,13 +349,8 @@ class LocalEngine:
             self._fail(again)
 
     def _fail(self, error: BaseException) -> None:
-        if not isinstance(error, Exception):  # SystemExit and the like are no way out of a step
-            error = EngineError(
-                Subject("flow", self._flow.name),
-                "functions that return",
-                f"{type(error).__name__}: {error}",
-                "return from the function instead, or call stop() on the run",
-            )
+        if not isinstance(error, Exception | KeyboardInterrupt):
+            error = must_return(Subject("flow", self._flow.name), error)
         self._error = self._error or error
         self._finish()
 

@@ -113,6 +113,7 @@ class WorkerLoop:
             None if job.durable is None else job.durable.for_units(job.plan),
             lambda prepared: mesh.send(COORDINATOR, prepared),
             Steps(job.flow, worker.status_page()).enter,
+            cpu_clock=time.process_time,
             profile=job.profile,
         )
         self._host = Host(mesh.number, topology, self._site)

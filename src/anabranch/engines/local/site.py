@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from anabranch.engines.local.meter import Measured, Meter, UnitReading
 from anabranch.engines.local.versions import Ages, SavedUnit, UnitStorage
+from anabranch.errors import About, EngineError
 from anabranch.io.sink import Receipt, Sink, SinkWriter, Stage
 from anabranch.runtime.channel import Channel
 from anabranch.runtime.host import Host
@@ -118,6 +119,8 @@ class LocalSite:
         storage: The checkpoint; None where nothing is saved.
         show: Takes rows that shall become visible at once.
         enter: Called with the step that runs now.
+        cpu_clock: Gives processor seconds: of the process where all of it works for the units,
+            since files may be read by threads of Arrow; else of the thread.
         profile: Whether to measure.
     """
 
@@ -129,10 +132,13 @@ class LocalSite:
         show: Callable[[Prepared], None],
         enter: Callable[[str | None], None],
         *,
+        cpu_clock: Callable[[], float] = time.thread_time,
         profile: bool = True,
     ) -> None:
+        self._cpu_clock = cpu_clock
         self._topology, self._stage, self._storage = topology, stage, storage
-        self._show, self._enter, self._profile = show, enter, profile
+        self._show, self._note, self._profile = show, enter, profile
+        self._step: str | None = None
         self._meters: dict[UnitId, Meter] = {}
         self.outflows: dict[str, SinkOutflow] = {}
 
@@ -182,7 +188,7 @@ class LocalSite:
             return None
         meter = self._meters.get(unit)
         if meter is None or meter.steps != steps:
-            old, meter = meter, Meter(steps, self._enter)
+            old, meter = meter, Meter(steps, self._enter, self._cpu_clock)
             if old is not None:
                 meter.totals |= old.totals
                 meter.cpu_s = old.cpu_s
@@ -191,13 +197,21 @@ class LocalSite:
 
     def run(self, host: Host, unit: UnitId) -> None:
         """Let a unit run, and measure it as a whole."""
-        began_s = time.thread_time()
+        began_s = self._cpu_clock()
         try:
             host.run(unit)
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # SystemExit and the like are no way out of a step
+            raise must_return(self._step or unit.region, error) from error
         finally:
             self._enter(None)
         if (meter := self._meters.get(unit)) is not None:
-            meter.cpu_s += time.thread_time() - began_s
+            meter.cpu_s += self._cpu_clock() - began_s
+
+    def _enter(self, step: str | None) -> None:
+        self._step = step
+        self._note(step)
 
     def measured(self, host: Host, *, memory: bool = True) -> Measured:
         """What the units have done so far."""
@@ -227,6 +241,16 @@ class LocalSite:
         """Remove what was prepared for sinks and never taken."""
         for outflow in self.outflows.values():
             outflow.abort()
+
+
+def must_return(about: About, error: BaseException) -> EngineError:
+    """Return the error about user code that tries to end the process."""
+    return EngineError(
+        about,
+        "functions that return",
+        f"{type(error).__name__}: {error}",
+        "return from the function instead, or call stop() on the run",
+    )
 
 
 def process_memory() -> int | None:

@@ -1,4 +1,4 @@
-"""A case of the law on real threads: its plans are wished for as its sources are read."""
+"""A case of the law on the local engine: its plans are requested as rows are given out."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from anabranch.testing.result import RunResult
 DEADLINE_S = 60.0
 
 
-def run_on_threads(
-    flow: Flow, plans: list[Plan], seed: int, batch_rows: int | None = None
+def run_changing(
+    flow: Flow, plans: list[Plan], seed: int, workers: int, batch_rows: int | None = None
 ) -> tuple[RunResult, Engine]:
-    """Run to the end; each plan but the first is wished for at a moment drawn from the seed."""
+    """Run to the end; each plan but the first is requested at a moment drawn from the seed."""
     rng = Random(seed)
     small = [_small(plan, batch_rows or rng.choice((1, 2, 3, 8))) for plan in plans]
-    result, handle = run_watched(flow, "local", small, seed=seed, deadline_s=DEADLINE_S)
+    result, handle = run_watched(
+        flow, "local", small, seed=seed, deadline_s=DEADLINE_S, workers=workers
+    )
     return result, handle.engine
 
 
