@@ -329,6 +329,12 @@ class _Rows:
     def end(self) -> None:
         """There is nothing to make visible."""
 
+    def leave(self) -> int:
+        return 0
+
+    def follow(self, written: int) -> None:
+        """All hosts write to the same list."""
+
 
 class _Tapped:
     """Passes the calls of kernels on."""

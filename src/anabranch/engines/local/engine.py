@@ -132,17 +132,16 @@ class LocalEngine:
         require_sockets(self._plan, self._places)
         last = None if self._checkpoint is None else self._checkpoint.last
         self._ended = last is not None and last.ended
-        session = self._new_session()
+        version = -1 if last is None else last.version
+        shape = shape_of(self._flow)
+        session = self._session = self._new_session()
         try:
             session.start()
+            self._started_s = self._saved_s = time.monotonic()
+            self._tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version, shape))
         except BaseException:
             session.abandon()
             raise
-        self._session = session
-        self._started_s = self._saved_s = time.monotonic()
-        version = -1 if last is None else last.version
-        shape = shape_of(self._flow)
-        self._tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version, shape))
         if not self._inline:
             self._driver = threading.Thread(
                 target=self._drive, name=f"{self._flow.name}-driver", daemon=True

@@ -90,7 +90,11 @@ class Pong(NamedTuple):
 
 def work(mesh: Mesh, job: LocalJob) -> None:
     """Run the units of one worker until the coordinator ends the run."""
-    WorkerLoop(mesh, job).run()
+    loop = WorkerLoop(mesh, job)
+    try:
+        loop.run()
+    finally:
+        loop.abort()
 
 
 class WorkerLoop:
@@ -128,7 +132,6 @@ class WorkerLoop:
             for sender, message in mesh.poll(0.0 if runnable else REPORT_S):
                 if isinstance(message, Lost):
                     if message.number == COORDINATOR:
-                        self._site.abort()
                         return
                 elif isinstance(message, Close):
                     self._close(message)
@@ -142,9 +145,16 @@ class WorkerLoop:
             if not runnable:
                 runnable = host.runnable()
             if runnable:
+                if host.outbox:
+                    self._send()
+                mesh.flush()  # a unit may take long, and others wait for messages
                 self._site.run(host, runnable[0])
             self._send()
             self._report_if_due()
+
+    def abort(self) -> None:
+        """Remove what was prepared for sinks and never shown."""
+        self._site.abort()
 
     def _send(self) -> None:
         for to, message in self._host.take_outbox():
@@ -174,7 +184,7 @@ class WorkerLoop:
         if close.show:
             for outflow in self._site.outflows.values():
                 outflow.show()
-        self._site.abort()
+        self.abort()
         self._mesh.send(COORDINATOR, self._site.measured(self._host))
         self._mesh.send(COORDINATOR, Closed())
         self._mesh.flush()

@@ -152,7 +152,7 @@ class Mesh:
 
     def wake(self) -> None:
         """Let `poll` return in the thread that waits there, or the next call if there is none."""
-        with suppress(BlockingIOError):  # it has been woken often enough
+        with suppress(OSError):  # it has been woken often enough, or it has been closed
             self._waking.send(b"\0")
 
     def flush(self) -> None:

@@ -7,6 +7,7 @@ session; when a worker dies, a run with a checkpoint goes on from its last versi
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from threading import Event
@@ -115,8 +116,9 @@ class Session:
         )
         self._home = Host(HOME, self._topology, self._site)
         self.profiler = Profiler(self._topology, self.coordinator, latencies)
-        self._version = 0
         self.rows_shown = 0
+        self._shown = dict.fromkeys(flow.sinks(), 0)  # by sink, the version that is visible
+        self._early: dict[str, dict[int, Prepared]] = {}
         self._closed: set[int] = set()
         self._pings = 0
         self._pongs: dict[int, Pong] = {}
@@ -178,8 +180,8 @@ class Session:
     def wake(self) -> None:
         """Let a turn that waits in another thread go on."""
         self._woken.set()
-        if self._mesh is not None:
-            self._mesh.wake()
+        if (mesh := self._mesh) is not None:  # the session may end meanwhile
+            mesh.wake()
 
     def request(self, plan: Plan) -> None:
         """Ask for another plan; with a checkpoint a version is saved before it."""
@@ -252,8 +254,12 @@ class Session:
                 self._woken.wait(wait_s)
             self._woken.clear()
             return
-        for sender, message in self._mesh.poll(wait_s):
-            self._take(sender, message)
+        messages = deque(self._mesh.poll(wait_s))
+        try:
+            while messages:
+                self._take(*messages.popleft())
+        finally:
+            self._mesh.put_back(messages)  # what comes after an error is for `close`
         self._settle()
 
     def _take(self, sender: int, message: object) -> None:
@@ -269,6 +275,7 @@ class Session:
             if message.number == self._pings:
                 self._pongs[sender] = message
         elif isinstance(message, Failed):
+            self._closed.add(sender)
             message.error.add_note(f"in worker {sender}:\n{message.traceback}")
             raise message.error
         elif isinstance(message, Lost):
@@ -370,12 +377,18 @@ class Session:
     # Sinks and versions
 
     def _show(self, prepared: Prepared) -> None:
-        """Make rows visible, in a run without a checkpoint."""
-        sink = self._flow.sinks()[prepared.sink]
-        self._version += 1
-        sink.commit(self._version, [prepared.receipt], self._stage)
-        self._stage.discard([prepared.receipt])
-        self._note_shown(prepared.ages)
+        """Make rows visible, in a run without a checkpoint.
+
+        Where a sink moves to another worker, the messages of the two may overtake each other.
+        """
+        early = self._early.setdefault(prepared.sink, {})
+        early[prepared.version] = prepared
+        while (following := early.pop(self._shown[prepared.sink] + 1, None)) is not None:
+            self._shown[prepared.sink] += 1
+            sink = self._flow.sinks()[prepared.sink]
+            sink.commit(following.version, [following.receipt], self._stage)
+            self._stage.discard([following.receipt])
+            self._note_shown(following.ages)
 
     def _note_shown(self, ages: Sequence[tuple[float, int]]) -> None:
         now_s = time.monotonic()
@@ -464,6 +477,8 @@ class Session:
                 for sender, message in mesh.poll(TICK_S):
                     if isinstance(message, Lost):
                         expected.discard(message.number)
+                    elif isinstance(message, Failed) and not show_rest:
+                        self._closed.add(sender)  # the run has failed already
                     elif isinstance(message, Printed | Logged | Measured | Closed) or (
                         show_rest and isinstance(message, Prepared | Failed)
                     ):

@@ -28,6 +28,7 @@ class Prepared:
     """Rows of a sink that a run without a checkpoint makes visible now."""
 
     sink: str
+    version: int
     receipt: Receipt
     ages: Ages
 
@@ -59,13 +60,14 @@ class SinkOutflow:
         self._writer: SinkWriter | None = None
         self._ages: list[tuple[float, int]] = []
         self._shown_s = time.monotonic()
+        self._shown = 0  # how often rows were shown
         self.epoch = 0
         self.rows = 0
 
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         """Prepare rows, and show them if it is time to."""
         if self._writer is None:
-            name = f"{0:012d}-{uuid4().hex}"
+            name = f"{self._shown + 1:012d}-{uuid4().hex}"
             if self._storage is not None:
                 name = self._storage.attempt(self._storage.version(self.epoch), self._name)
             self._writer = self._sink.writer(self._schema, name, self._stage)
@@ -78,6 +80,15 @@ class SinkOutflow:
         """The stream is over."""
         self.show()
 
+    def leave(self) -> int:
+        """Another process goes on with the sink."""
+        self.show()
+        return self._shown
+
+    def follow(self, written: int) -> None:
+        """Go on with the versions of another process."""
+        self._shown = max(self._shown, written)
+
     def show_if_due(self) -> None:
         """Show rows that have waited long enough."""
         if self._ages and time.monotonic() - self._shown_s >= self._every_s:
@@ -89,7 +100,8 @@ class SinkOutflow:
             self._shown_s = time.monotonic()
             receipt, ages = self.take()
             if receipt is not None:
-                self._show(Prepared(self._name, receipt, ages))
+                self._shown += 1
+                self._show(Prepared(self._name, self._shown, receipt, ages))
 
     def take(self) -> tuple[Receipt | None, Ages]:
         """Finish what was prepared so far."""
