@@ -3,10 +3,10 @@
 The paper's engine copies every tuple into a queue, so a thread switch costs each of them δ. Here
 workers hand over jumbo tuples by reference or through shared memory: most of the price is one per
 jumbo tuple, however many tuples it holds. A step that makes ten tuples of one makes a jumbo tuple
-larger, and handing it on no dearer. So per tuple of the source every way from worker to worker costs
-the same, and the number of tuples on it does not matter. Replication is told apart by kind:
-stateless replicas take whole jumbo tuples in turn, partitioned ones get a part of each, dealt out by
-key and merged again.
+larger, and handing it on no dearer. So per tuple of the source every way from worker to worker
+costs the same, and the number of tuples on it does not matter. Replication is told apart by kind:
+stateless replicas take whole jumbo tuples in turn, partitioned ones get a part of each, dealt out
+by key and merged again.
 
 Everything else is the paper's: a region is as fast as its slowest pipeline, the program as its
 slowest region, and all of them together have no more than the cores (eq. 2 to 14).

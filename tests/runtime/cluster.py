@@ -40,6 +40,12 @@ class Rows:
     def end(self) -> None:
         """There is nothing to make visible."""
 
+    def leave(self) -> int:
+        return 0
+
+    def follow(self, written: int) -> None:
+        """All hosts write to the same list."""
+
 
 class Cluster:
     """A run without processes, threads or chance.

@@ -71,7 +71,7 @@ def switching_flow(rows: int = 60, seed: int = 0) -> Flow:
             }
             for i in range(rows)
         ]
-        streams.append(flow.source(name, memory(drawn, SCHEMA), time="ts", lateness=2))
+        streams.append(flow.source(name, memory(drawn, SCHEMA), time="ts", lateness=1))
     merged = streams[0].union("merged", streams[1])
     scaled = merged.map("scaled", lambda b: {}, keeps=["k", "v"])
     scaled.apply("numbered", numbered).sink("numbers", collect())

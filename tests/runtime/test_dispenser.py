@@ -163,6 +163,12 @@ def test_a_survey_of_all_asks_nothing_when_all_is_certain():
     assert dispenser_of(Parts(3, 4)).survey_all() == []
 
 
+def test_a_source_that_is_over_is_not_asked_what_waits():
+    dispenser = dispenser_of(Parts(Part(9, **UNKNOWN)), limit=4)
+    dispenser.restore({"open": {"0": 4}, "unopened": 1, "rows": 4})
+    assert dispenser.survey_all() == []
+
+
 # Promises
 
 

@@ -295,4 +295,3 @@ def test_the_interleaved_run_takes_plans_that_name_workers():
     changes = [any_plan(FLOW, rng) for _ in range(4)]
     run = Interleaved(FLOW, any_plan(FLOW, rng), Random(5), changes, 0, 8, None)
     assert difference(FLOW, run_sequential(FLOW), run.run()) is None
-

@@ -135,4 +135,4 @@ def test_tuples_are_counted_by_bucket():
     loads = {"chained": BucketLoads(16, ("k",))}
     sending = Sending(WEIGHED, PLAN.with_replicas("chained", 3), loads=loads)
     sending.send(tuples(*MANY), at(50))
-    assert sum(loads["chained"].take().bucket_rows) == len(MANY)
+    assert sum(loads["chained"].look().bucket_rows) == len(MANY)

@@ -95,7 +95,7 @@ def test_p5_a_change_of_plan_happens_whole(stories: dict[str, Story]):
 
 
 def test_p6_tuples_of_one_timestamp_belong_to_one_epoch(stories: dict[str, Story]):
-    for story in of_kinds(stories, *MAPPED, RegionKind.STATEFUL):
+    for story in of_kinds(stories, *MAPPED):
         times = [root.time for work in story.work for root in work.roots]
         assert story.timed
         assert len(set(times)) < len(times) / 2  # several tuples share a timestamp

@@ -49,12 +49,19 @@ class Collected:
     def __init__(self) -> None:
         self.rows: list[int] = []
         self.ends = 0
+        self.followed: list[int] = []
 
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         self.rows += values(jumbo)
 
     def end(self) -> None:
         self.ends += 1
+
+    def leave(self) -> int:
+        return 7
+
+    def follow(self, written: int) -> None:
+        self.followed.append(written)
 
 
 class Alone:
@@ -384,6 +391,19 @@ def test_a_unit_that_moves_to_another_host_takes_all_along() -> None:
     (handover,) = Moved("numbered", old, new, tuples(1, 2)).handovers
     assert (handover.giver, handover.taker) == (UnitId("numbered", 0), UnitId("numbered", 0))
     assert (list(handover.state["numbered"][0]), values(handover.waiting[0])) == ([0], [1, 2])
+
+
+def test_a_sink_that_moves_goes_on_where_it_has_left() -> None:
+    old = Layout(TOPOLOGY, PLAN.with_replicas("chained", 1), 0)
+    moved = Moved("chain", old, _elsewhere(old), tuples())
+    assert moved.units[UnitId("chain", 0)].outflow.followed == [7]
+
+
+def _elsewhere(layout: Layout) -> Layout:
+    """The same plan; all units are on other hosts."""
+    other = Layout(TOPOLOGY, layout.plan, layout.workers)
+    other.__dict__["units"] = {unit: host + 1 for unit, host in layout.units.items()}
+    return other
 
 
 def test_a_shared_replica_without_buckets_takes_what_waits_to_another_host() -> None:

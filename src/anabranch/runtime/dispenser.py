@@ -178,6 +178,8 @@ class Dispenser:
 
     def survey_all(self) -> list[Survey]:
         """Ask for the extents of all parts that may have grown, or were never asked for."""
+        if self.over:
+            return []  # nothing waits, and a server may be gone
         parts = [
             part
             for part in range(min(len(self._parts), MOST_PARTS))

@@ -351,7 +351,10 @@ def connect_pair(one: Mesh, other: Mesh) -> None:
 
 
 def packed(
-    message: object, take_buffer: Callable[[pickle.PickleBuffer], object], by_value: bool = False
+    message: object,
+    take_buffer: Callable[[pickle.PickleBuffer], object],
+    by_value: bool = False,
+    take_class: Callable[[type], object] = id,
 ) -> bytes:
     """Return a message as bytes, but for its buffers.
 
@@ -359,13 +362,20 @@ def packed(
         message: What is packed.
         take_buffer: Called with each buffer, which is then left out, unless it returns True.
         by_value: Whether to use cloudpickle.
+        take_class: Called with each class of `__main__` that cloudpickle sends.
     """
     file = io.BytesIO()
     pickler: Any
     if by_value:
         import cloudpickle
 
-        pickler = cloudpickle.Pickler(file, 5, buffer_callback=take_buffer)
+        class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+            def reducer_override(self, value: object) -> Any:
+                if isinstance(value, type) and value.__module__ == "__main__":
+                    take_class(value)
+                return super().reducer_override(value)
+
+        pickler = Pickler(file, 5, buffer_callback=take_buffer)
         pickler.dispatch_table = pickler.dispatch_table.new_child(_REDUCERS)
     else:
         pickler = pickle.Pickler(file, 5, buffer_callback=take_buffer)

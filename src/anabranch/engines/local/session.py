@@ -38,7 +38,7 @@ from anabranch.planning.plan import Plan
 from anabranch.runtime.coordinator import Coordinator, Passage
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
-from anabranch.runtime.messages import HOME, Done, Handover, Message, Report
+from anabranch.runtime.messages import HOME, Done, Finished, Handover, Message, Report
 
 TICK_S = 0.05
 """The longest that a turn waits."""
@@ -173,7 +173,11 @@ class Session:
             self._mesh = Mesh(HOME)
         numbers = crew.extend(self._mesh, new)
         steps = {name: step.body for name, step in self._flow.graph.steps.items()}
-        crew.run(self._mesh, work, self._job, steps=steps, to=numbers)
+        try:
+            crew.run(self._mesh, work, self._job, steps=steps, to=numbers)
+        except BaseException:
+            self._closed.update(numbers)  # without a job they have nothing to end
+            raise
 
     # Requests
 
@@ -293,6 +297,8 @@ class Session:
         if isinstance(message, Done):
             self.profiler.forget_counters(message.unit)
         self.coordinator.receive(message, self._reported_s)
+        if isinstance(message, Finished) and self._checkpoint is None:  # nothing is read again
+            self.coordinator.sources[message.reader.region].forget_arrivals()
 
     def _lost(self, number: int) -> WorkerLost:
         worker = self._workers[number - 1]
@@ -300,7 +306,7 @@ class Session:
         return WorkerLost(
             Subject("engine", f"local, worker {number}") if step is None else step,
             "a worker process that works until the run ends",
-            f"process {worker.pid} {worker.describe_exit()}",
+            f"worker {number} (process {worker.pid}) {worker.describe_exit()}",
             "run with a checkpoint, which lets a run go on from its last version; a worker that is "
             "killed by SIGKILL may have used too much memory",
         )
