@@ -107,12 +107,15 @@ class Begin(NamedTuple):
         plan: Its plan.
         workers: How many worker hosts there are.
         save: Whether units save their state when they are done with the epoch before.
+        before: The plan and the number of workers of the epoch before; None for the first one. A
+            host that has just been started knows of no other epoch.
     """
 
     epoch: int
     plan: Plan
     workers: int
     save: bool = False
+    before: tuple[Plan, int] | None = None
 
 
 class Claim(NamedTuple):

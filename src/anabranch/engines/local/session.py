@@ -38,7 +38,7 @@ from anabranch.planning.plan import Plan
 from anabranch.runtime.coordinator import Coordinator, Passage
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
-from anabranch.runtime.messages import HOME, Done, Finished, Handover, Message, Report
+from anabranch.runtime.messages import HOME, Acks, Done, Finished, Handover, Message, Report
 
 TICK_S = 0.05
 """The longest that a turn waits."""
@@ -291,14 +291,28 @@ class Session:
             self._home.receive(message)  # type: ignore[arg-type]
 
     def _report(self, message: Report) -> None:
-        self._reported_s = time.monotonic()
-        self._asked_s = None
+        now_s = time.monotonic()
+        if self._is_progress(message):
+            self._reported_s, self._asked_s, self._last_pongs = now_s, None, {}
         self._unsaved = True
         if isinstance(message, Done):
             self.profiler.forget_counters(message.unit)
-        self.coordinator.receive(message, self._reported_s)
+        self.coordinator.receive(message, now_s)
         if isinstance(message, Finished) and self._checkpoint is None:  # nothing is read again
             self.coordinator.sources[message.reader.region].forget_arrivals()
+
+    def _is_progress(self, message: Report) -> bool:
+        """Whether a report shows that sources that are held up may go on by themselves.
+
+        Another source that has a row now and then does not count.
+        """
+        if isinstance(message, Acks):
+            names = {chunk.source for chunk in message.changes}
+        elif isinstance(message, Finished):
+            names = {message.reader.region}
+        else:
+            return True
+        return any(self.coordinator.sources[name].held_up for name in names)
 
     def _lost(self, number: int) -> WorkerLost:
         worker = self._workers[number - 1]

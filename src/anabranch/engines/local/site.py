@@ -187,6 +187,7 @@ class LocalSite:
         """Bring back the state of a unit; its changes are noted from now on."""
         waiting: Sequence[Jumbo | None] = ()
         if self._storage is not None:
+            self._storage.forget(unit)
             if first:
                 inputs = self._topology.contexts[channel.region.steps[0]].inputs
                 schemas = [given.schema for given in inputs]
