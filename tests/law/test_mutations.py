@@ -30,7 +30,7 @@ from anabranch.testing.interleaved import Interleaved
 from tests.law.flows import cases
 from tests.law.test_determinism import law
 
-ENOUGH = 400
+ENOUGH = 1_500
 
 Patch = pytest.MonkeyPatch
 

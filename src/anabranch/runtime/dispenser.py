@@ -221,8 +221,8 @@ class Dispenser:
             self._extra = 0 if len(self._flying) <= self._window() // 2 else self._extra
 
     def relax(self) -> None:
-        """Let one more claim be under way: everything waits for more rows."""
-        self._extra += 1
+        """Let more claims be under way, twice as many each time: everything waits for rows."""
+        self._extra = max(1, 2 * self._extra)
 
     # Giving out
 

@@ -18,8 +18,9 @@ from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.cpu_topology import cpu_sockets, require_sockets, usable_cpus
 from anabranch.engines.engine import CHANGES, Options, caller_waits
 from anabranch.engines.latency import Latencies
+from anabranch.engines.local import forwarding
 from anabranch.engines.local.profiler import PERIOD_S
-from anabranch.engines.local.session import TICK_S, Session, WorkerLost
+from anabranch.engines.local.session import END_S, TICK_S, Session, WorkerLost
 from anabranch.engines.local.site import must_return
 from anabranch.engines.process_memory import keep_freed_memory
 from anabranch.errors import EngineError, StateError, Subject, in_words
@@ -179,8 +180,17 @@ class LocalEngine:
         """Read no more, finish what is under way, fire nothing; from inside, do not wait."""
         self._stopping = True
         self._wake()
-        if threading.current_thread() is not self._driver:
-            self.wait()
+        if threading.current_thread() is self._driver:
+            return
+        # A worker that does not end is killed; a step in a thread of this process cannot be.
+        own_thread = self._workers == 0 and self._driver is not None
+        if not self.wait(DRAIN_S + END_S if own_thread else None):
+            raise EngineError(
+                forwarding.current.step or Subject("flow", self._flow.name),
+                f"a step that returns within {DRAIN_S + END_S:.0f} s",
+                "one that is still at work",
+                "let the functions of this step return; its thread was left behind",
+            )
 
     def _wake(self) -> None:
         if self._session is not None:
