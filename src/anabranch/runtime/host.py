@@ -183,6 +183,14 @@ class Host:
         if unit.done:
             self._finish(unit)
 
+    def places(self) -> set[str]:
+        """The places that the newest plan names for the units of this host."""
+        layout = self._layouts[self._newest]
+        sources = self._topology.flow.sources()
+        mine = [u for u, host in layout.units.items() if host == self.number]
+        plans = [(u, layout.region_plan(u)) for u in mine if u.region not in sources]
+        return {plan.placement[unit.replica] for unit, plan in plans if plan.placement}
+
     def holds_back(self) -> bool:
         """Whether tuples wait until a slower source gives as many.
 

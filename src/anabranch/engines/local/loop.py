@@ -12,6 +12,7 @@ from typing import NamedTuple
 from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.engines.checkpoint.sinks import OutboxStage
 from anabranch.engines.checkpoint.storage import Storage
+from anabranch.engines.cpu_topology import Pins, cpu_sockets
 from anabranch.engines.local import forwarding
 from anabranch.engines.local.mesh import COORDINATOR, Lost, Mesh
 from anabranch.engines.local.site import LocalSite
@@ -23,7 +24,7 @@ from anabranch.io.staged import MemoryStage
 from anabranch.planning.plan import Plan
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
-from anabranch.runtime.messages import Handover
+from anabranch.runtime.messages import Begin, Handover
 
 REPORT_S = 0.2
 """How often a worker reports what it has done."""
@@ -121,6 +122,7 @@ class WorkerLoop:
             profile=job.profile,
         )
         self._host = Host(mesh.number, topology, self._site)
+        self._pins = Pins(cpu_sockets())
         self._sent = self._received = 0
         self._reported_s = self._memory_s = time.monotonic()
 
@@ -141,6 +143,8 @@ class WorkerLoop:
                 else:
                     self._received += sender != COORDINATOR
                     host.receive(message)  # type: ignore[arg-type]
+                    if isinstance(message, Begin):
+                        self.pin()
                     runnable = []
             if not runnable:
                 runnable = host.runnable()
@@ -151,6 +155,11 @@ class WorkerLoop:
                 self._site.run(host, runnable[0])
             self._send()
             self._report_if_due()
+
+    def pin(self) -> None:
+        """Stay on the socket on which the plan places the units of this worker, if it is one."""
+        places = self._host.places()
+        self._pins.pin(places.pop() if len(places) == 1 else None)
 
     def abort(self) -> None:
         """Remove what was prepared for sinks and never shown."""
