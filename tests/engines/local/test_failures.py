@@ -263,11 +263,14 @@ def test_an_error_while_a_plan_changes_ends_the_run(workers: int):
             raise ValueError("no more")
 
     run = Doomed(step, workers=workers).start()
+    plans = cycle((run.wide(2), run.wide(3), run.plan))
+
+    def is_over() -> bool:
+        run.engine.reconfigure(next(plans))
+        return run.engine.wait(0.01)
+
     with pytest.raises(OperatorError, match="no more"):
-        for replicas in cycle((2, 3, 1)):
-            run.engine.reconfigure(run.wide(replicas) if replicas > 1 else run.plan)
-            if run.engine.wait(0.01):
-                break
+        wait_until(is_over)
     run.assert_gone()
     assert run.ends == [False]
     assert is_prefix(run.rows)

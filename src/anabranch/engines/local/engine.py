@@ -353,6 +353,7 @@ class LocalEngine:
             if checkpoint.last is not None:
                 self._plan = Plan.from_json(checkpoint.last.plan)
             self._session = self._new_session()
+            self._session.profiler.follow(session.profiler)
             self._session.start()
         except BaseException as again:
             self._fail(again)

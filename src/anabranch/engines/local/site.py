@@ -148,6 +148,7 @@ class LocalSite:
         profile: bool = True,
     ) -> None:
         self._cpu_clock = cpu_clock
+        self._process_s = time.process_time()  # a worker may have done other jobs before
         self._topology, self._stage, self._storage = topology, stage, storage
         self._show, self._note, self._profile = show, enter, profile
         self._step: str | None = None
@@ -246,7 +247,7 @@ class LocalSite:
             readings,
             {name: loads.look() for name, loads in host.loads.items()},
             {name: outflow.rows for name, outflow in self.outflows.items()},
-            time.process_time(),
+            time.process_time() - self._process_s,
             process_memory() if memory else None,
         )
 
