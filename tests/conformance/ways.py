@@ -105,7 +105,7 @@ def run_by(
     *,
     workers: int = 0,
 ) -> tuple[RunResult, int]:
-    """Run to the end, on the local engine with so many workers; gives how often the plan changed."""
+    """Run to the end, with workers of the local engine; gives how many plan changes there were."""
     if way not in ENGINES:
         batch = min(plan.batch_rows for plan in plans[0].sources)
         got = run_interleaved(
