@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.bucket_loads import Loads, OftenKey
 from anabranch.engines.spark.task_report import (
     FORMAT,
     ReplicaWork,
@@ -21,9 +20,10 @@ from anabranch.engines.spark.task_report import (
     Work,
 )
 from anabranch.errors import EngineError
+from anabranch.io.offsets import Cursor
 from anabranch.io.sink import PositionRange, Receipt
-from anabranch.io.splits import Cursor
 from anabranch.operators.base import Counters, SkippedAt
+from anabranch.runtime.bucket_loads import Loads, OftenKey
 
 names = st.text(max_size=5)
 counts = st.integers(0, 2**63 - 1)
