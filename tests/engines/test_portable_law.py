@@ -1,0 +1,154 @@
+"""The law across engines: a run that goes from engine to engine gives the sequential result.
+
+The batches of the Spark engine run without Spark here; `test_portable_checkpoints.py` has it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from shutil import rmtree
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+
+from anabranch.engines.checkpoint.checkpoint import Checkpoint
+from anabranch.engines.checkpoint.manifest import Manifest
+from anabranch.engines.engine import Options
+from anabranch.engines.local import engine as local_engine
+from anabranch.engines.local.engine import LocalEngine
+from anabranch.flow import Flow
+from anabranch.graph import Role
+from anabranch.operators.base import Counters
+from anabranch.planning.plan import Plan
+from anabranch.testing.compare import difference
+from anabranch.testing.result import RunResult
+from anabranch.testing.sequential import run_sequential
+from tests.engines.spark.in_process import Killed
+from tests.engines.spark.one_by_one import OneByOne
+from tests.law.flows import Case, cases
+from tests.sampling import SOAK, in_soak, sampled
+
+SHARDS = 2
+CASES = in_soak(120, share=10)
+DEADLINE_S = 20.0
+MOST_LEGS = 8
+
+
+class Stopping(LocalEngine):
+    """A run that is stopped between two turns, at a moment drawn from a seed."""
+
+    def __init__(self, flow: Flow, plan: Plan, directory: Path, rng: Random, share: float) -> None:
+        super().__init__(flow, plan, Options(checkpoint=directory, workers=0))
+        self._rng, self._share = rng, share
+
+    def _turn(self) -> None:
+        if self._rng.random() < self._share:
+            self.stop()
+        super()._turn()
+
+
+class Journey:
+    """Runs a flow leg by leg, each on an engine and under a plan drawn from a seed."""
+
+    def __init__(self, flow: Flow, plans: list[Plan], directory: Path, rng: Random) -> None:
+        self._flow, self._plans, self._directory, self._rng = flow, plans, directory, rng
+        self.legs: list[str] = []
+
+    def run(self) -> RunResult:
+        for leg in range(MOST_LEGS):
+            to_the_end = leg == MOST_LEGS - 1
+            go = self._rng.choice((self._on_local, self._on_spark))
+            go(self._plan(), to_the_end)
+            last = self._last()
+            if last is not None and last.ended:
+                return self._result()
+        raise AssertionError("it never ended")
+
+    def _plan(self) -> Plan:
+        plan, rows = self._rng.choice(self._plans), self._rng.choice((1, 2, 3))
+        for source in plan.sources:
+            plan = plan.with_source(source.source, batch_rows=rows)
+        return plan
+
+    def _on_local(self, plan: Plan, to_the_end: bool) -> None:
+        share = 0.0 if to_the_end else self._rng.choice((0.01, 0.05, 0.2))
+        engine = Stopping(self._flow, plan, self._directory, self._rng, share)
+        engine.start(lambda event: None)
+        assert engine.wait(DEADLINE_S), f"the run did not end: {self.legs}"
+        self._note("local")
+
+    def _on_spark(self, plan: Plan, to_the_end: bool) -> None:
+        with OneByOne(self._flow, self._directory, plan) as run:
+            if to_the_end:
+                run.to_the_end()
+            for _ in range(self._rng.randint(0, 3)):
+                if not run.batches.ended():
+                    run.next()
+            if not run.batches.ended() and self._rng.random() < 0.3:
+                run.job = self._dying  # type: ignore[method-assign]
+                with pytest.raises(Killed):
+                    run.next()
+        self._note("spark")
+
+    def _dying(self, *_: object) -> Any:
+        raise Killed("between the log and the manifest")
+
+    def _last(self) -> Manifest | None:
+        return Checkpoint.open(self._directory, self._flow).last
+
+    def _note(self, engine: str) -> None:
+        last = self._last()
+        self.legs.append(f"{engine}: {last and (last.version, dict(last.offsets))}")
+
+    def _result(self) -> RunResult:
+        steps, last = self._flow.graph.steps, self._last()
+        assert last is not None
+        return RunResult(
+            {name: steps[name].body.sink.table() for name in self._flow.names(Role.SINK)},
+            {
+                name: Counters.of(last.counters.get(name, {}))
+                for name in self._flow.names(Role.OPERATOR)
+            },
+        )
+
+
+def holds(case: Case, directory: Path) -> None:
+    rmtree(directory, ignore_errors=True)
+    expected = run_sequential(case.flow)
+    journey = Journey(case.flow, [case.plan, *case.changes], directory, Random(case.seed))
+    found = difference(case.flow, expected, journey.run())
+    assert found is None, f"{case}\n{found}\n" + "\n".join(journey.legs)
+
+
+@pytest.fixture
+def saving_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_engine, "SAVE_S", 0.02)
+    monkeypatch.setattr(local_engine, "TICK_S", 0.001)
+
+
+@sampled
+@pytest.mark.timeout(0)
+@pytest.mark.usefixtures("saving_all_the_time")
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_a_run_that_goes_from_engine_to_engine_gives_the_sequential_result(
+    shard: int, tmp_path: Path
+) -> None:
+    law(None if SOAK else shard, CASES // SHARDS, tmp_path / "checkpoint")()
+
+
+def law(number: int | None, examples: int, directory: Path) -> Any:
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=False,
+        database=None,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=cases())
+    def property_(case: Case) -> None:
+        holds(case, directory)
+
+    return property_ if number is None else seed(number)(property_)
