@@ -10,9 +10,11 @@ from random import Random
 from shutil import rmtree
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
+import anabranch as ab
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.engines.engine import Options
@@ -20,8 +22,13 @@ from anabranch.engines.local import engine as local_engine
 from anabranch.engines.local.engine import LocalEngine
 from anabranch.flow import Flow
 from anabranch.graph import Role
+from anabranch.io import collect
+from anabranch.io.offsets import SourceOffsets
+from anabranch.io.source import Chunk, Extent, Source
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
+from anabranch.runtime.dispenser import Dispenser
+from anabranch.runtime.messages import Promise
 from anabranch.testing.compare import difference
 from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
@@ -34,6 +41,7 @@ SHARDS = 2
 CASES = in_soak(120, share=10)
 DEADLINE_S = 20.0
 MOST_LEGS = 8
+PART_ROWS = 12
 
 
 class Stopping(LocalEngine):
@@ -152,3 +160,59 @@ def law(number: int | None, examples: int, directory: Path) -> Any:
         holds(case, directory)
 
     return property_ if number is None else seed(number)(property_)
+
+
+# What the law draws seldom
+
+
+class Scrolls(Source):
+    """Parts that have to be read from their beginning: each has a reader of its own."""
+
+    schema, bounded, order = pa.schema([("k", pa.int64()), ("v", pa.int64())]), True, "part and row"
+
+    def parts(self) -> tuple[str, ...]:
+        return ("0", "1", "2", "3", "4")
+
+    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+        numbers = list(range(start, min(start + rows, PART_ROWS)))
+        if not numbers:
+            return None
+        return Chunk(pa.record_batch({"k": [n % 3 for n in numbers], "v": numbers}, self.schema))
+
+    def extent(self, part: str) -> Extent:
+        return Extent(PART_ROWS, exact=True, seekable=False)
+
+
+@ab.partitioned(key="k", out="k: int64, total: int64")
+def totals(ctx: ab.Invocation) -> None:
+    for row in ctx.tuples():
+        ctx.state["total"] = ctx.state.get("total", 0) + row.v
+        ctx.emit(total=ctx.state["total"])
+
+
+@pytest.mark.usefixtures("saving_all_the_time")
+def test_spark_goes_on_though_several_parts_are_open(tmp_path: Path) -> None:
+    flow = Flow("scrolls", buckets=4)
+    flow.source("rows", Scrolls()).apply("totals", totals).sink("out", collect())
+    plan = Plan.sequential(flow).with_source("rows", batch_rows=2, replicas=3)
+    for attempt in range(100):
+        directory = tmp_path / str(attempt)
+        engine = Stopping(flow, plan, directory, Random(attempt), share=0.05)
+        engine.start(lambda event: None)
+        assert engine.wait(DEADLINE_S)
+        last = Checkpoint.open(directory, flow).last
+        if last is not None and not last.ended and len(last.offsets["rows"].open) > 1:
+            break
+    else:
+        raise AssertionError("never were several parts open")
+    with OneByOne(flow, directory, plan.with_replicas("totals", 2)) as run:
+        run.to_the_end()
+    assert flow.graph.steps["out"].body.sink.table().to_pylist() == run_sequential(flow).rows("out")
+
+
+def test_a_source_that_is_over_is_not_read_on_without_the_limit_that_ended_it() -> None:
+    dispenser = Dispenser("rows", Scrolls(), 0)
+    dispenser.restore(SourceOffsets({0: 2}, unopened=1, rows=2, over=True))
+    assert dispenser.over
+    (promise,) = dispenser.give(now_s=0.0)
+    assert isinstance(promise, Promise)
