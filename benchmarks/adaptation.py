@@ -274,10 +274,10 @@ def measure(quick: bool) -> Report:
     )
     only = os.environ.get("ADAPTATION_ONLY", "")
     cases = [
-        ("local_words", lambda: words(16_384, 16)[0], LOCAL, 16_384),
-        ("local_chain", lambda: busy(CHAIN, 2_048, 16)[0], LOCAL, 2_048),
-        ("spark_words", lambda: words(65_536, 4)[0], SPARK, 65_536),
-        ("spark_chain", lambda: busy(CHAIN, 16_384, 8)[0], SPARK_CHAIN, 16_384),
+        ("local_words", lambda: words(16_384, 16), LOCAL, 16_384),
+        ("local_chain", lambda: busy(CHAIN, 2_048, 16), LOCAL, 2_048),
+        ("spark_words", lambda: words(65_536, 4), SPARK, 65_536),
+        ("spark_chain", lambda: busy(CHAIN, 16_384, 8), SPARK_CHAIN, 16_384),
     ]
     for name, build, bench, jumbo in cases:
         if only in name and not (quick and bench.batches):
@@ -293,7 +293,7 @@ def measure(quick: bool) -> Report:
     return report
 
 
-LINE = words(1024, 1)[1].schema
+LINE = words(1024, 1).sources()["lines"].schema
 
 if __name__ == "__main__":
     main(measure)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import numpy as np
 from harness import Report, interleave
-from local_streams import Drop, start
+from local_streams import Drop, processor_s, start
 
 from anabranch.apps import band_join
 from anabranch.planning.plan import Plan
@@ -30,19 +30,27 @@ def add_band_join(report: Report, quick: bool) -> None:
 
 
 def run_band_join(rows: int) -> float:
-    """Two replicas; all that the process does counts, reading and merging included."""
+    """Two replicas; all that the processes do counts, reading and merging included."""
     window = timedelta(seconds=WINDOW_S)
     flow = band_join.build(rows=rows, rate_per_s=RATE_PER_S, window=window)
     flow = flow.writing({"out": Drop()})
     plan = Plan.sequential(flow).with_replicas("join", 2)
     for source in ("r", "s"):
         plan = plan.with_source(source, batch_rows=BATCH_ROWS)
-    before = time.process_time()
-    engine = start(flow, plan)
-    engine.wait()
-    kernels = [c.kernels["join"] for c in engine.region("join").channels]
-    compared = sum(kernel.finder.comparisons for kernel in kernels)
-    return compared / (time.process_time() - before)
+    before = processor_s()
+    start(flow, plan).wait()
+    return pairs_within(rows, int(RATE_PER_S * WINDOW_S)) / (processor_s() - before)
+
+
+def pairs_within(rows: int, reach: int) -> int:
+    """Pairs of two streams of so many rows that are at most so many rows apart.
+
+    Example:
+        >>> pairs_within(3, 1), pairs_within(3, 5)
+        (7, 9)
+    """
+    reach = min(reach, rows - 1)
+    return rows + reach * (2 * rows - reach - 1)
 
 
 def run_loop() -> float:

@@ -7,13 +7,19 @@ source for a minute: memory must stay.
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 
 import pyarrow as pa
 from harness import Report, Sample, main
-from local_streams import Drop, Endless, start, word_count, word_count_plan, zipf_lines
+from local_streams import (
+    Drop,
+    Endless,
+    memory_mb,
+    start,
+    word_count,
+    word_count_plan,
+    zipf_lines,
+)
 
 from anabranch.engines.local.engine import LocalEngine
 from anabranch.planning.plan import Plan
@@ -73,22 +79,17 @@ def run(lines: pa.RecordBatch, rate: float | None, seconds: float) -> tuple[floa
 
 
 def slow_sink(lines: pa.RecordBatch, rate: float, seconds: float) -> float:
-    """Growth of the resident memory while the sink is the bottleneck, in MB."""
+    """Growth of the memory of all processes while the sink is the bottleneck, in MB."""
     flow = word_count(Endless(lines), Drop(sleep_s_a_row=SLOWER / rate))
     engine = start(flow, word_count_plan(flow, BATCH_ROWS))
     time.sleep(2.0)
-    before, most = resident_mb(), 0.0
+    before, most = memory_mb(), 0.0
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         time.sleep(0.5)
-        most = max(most, resident_mb())
+        most = max(most, memory_mb())
     engine.stop()
     return most - before
-
-
-def resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 if __name__ == "__main__":

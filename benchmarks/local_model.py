@@ -1,11 +1,12 @@
 """Throughput on the local engine: Pipelined Fission's model, with what is paid per jumbo tuple.
 
 The paper's engine copies every tuple into a queue, so a thread switch costs each of them δ. Here
-threads hand over jumbo tuples by reference: the price is one per jumbo tuple, however many tuples
-it holds. A step that makes ten tuples of one makes a jumbo tuple larger, and handing it on no
-dearer. So per tuple of the source every way from thread to thread costs the same, and the number
-of tuples on it does not matter. Replication is told apart by kind: stateless replicas take whole
-jumbo tuples in turn, partitioned ones get a part of each, dealt out by key and merged again.
+workers hand over jumbo tuples by reference or through shared memory: most of the price is one per
+jumbo tuple, however many tuples it holds. A step that makes ten tuples of one makes a jumbo tuple
+larger, and handing it on no dearer. So per tuple of the source every way from worker to worker
+costs the same, and the number of tuples on it does not matter. Replication is told apart by kind:
+stateless replicas take whole jumbo tuples in turn, partitioned ones get a part of each, dealt out
+by key and merged again.
 
 Everything else is the paper's: a region is as fast as its slowest pipeline, the program as its
 slowest region, and all of them together have no more than the cores (eq. 2 to 14).
@@ -33,10 +34,10 @@ from anabranch.planning.profile import NANOSECONDS, Overheads, Profile
 
 @dataclass(frozen=True)
 class LocalCosts:
-    """What threads cost, in nanoseconds.
+    """What workers cost, in nanoseconds.
 
     Attributes:
-        handover_ns: Per jumbo tuple, for the thread that gives it and again for the one that takes.
+        handover_ns: Per jumbo tuple, for the worker that gives it and again for the one that takes.
         replication_ns: Per tuple into stateless replicas, log2(replicas) times.
         keyed_replication_ns: The same of partitioned ones.
         batch_rows: Tuples of the source in a jumbo tuple.

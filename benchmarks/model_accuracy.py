@@ -86,7 +86,7 @@ def local_round(
     """By plan: predicted by the model, by the simulator, and measured, in tuples a second."""
     before = moment(case, machine)
     for name, plan in case.plans.items():
-        measured = steady_rate_per_s(case.flow, plan, case.source, RUN_S)
+        measured = steady_rate_per_s(case.flow, plan, RUN_S)
         after = moment(case, machine)
         around = (before, after)
         predicted = statistics.mean(predict_local(case, plan, each, costs) for each in around)

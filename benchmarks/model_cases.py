@@ -60,7 +60,6 @@ class Case:
     Attributes:
         name: What it is called.
         flow: It.
-        source: What it reads, which takes note of the pace.
         plans: By name.
         batch_rows: Rows of a jumbo tuple, on Spark of a micro-batch.
         jumbo_rows: Rows of a jumbo tuple.
@@ -68,7 +67,6 @@ class Case:
 
     name: str
     flow: Flow
-    source: Replay
     plans: dict[str, Plan]
     batch_rows: int
     jumbo_rows: int
@@ -103,24 +101,23 @@ def spark_cases() -> list[Case]:
 
 def _case(
     name: str,
-    made: tuple[Flow, Replay],
+    flow: Flow,
     jumbo_rows: int,
     plans: Callable[[Plan], dict[str, Plan]],
     jumbos: int = 1,
 ) -> Case:
-    flow, source = made
     rows = jumbo_rows * jumbos
     plan = Plan.sequential(flow)
     for each in plan.sources:
         plan = plan.with_source(each.source, batch_rows=rows)
-    return Case(name, flow, source, plans(plan), rows, jumbo_rows)
+    return Case(name, flow, plans(plan), rows, jumbo_rows)
 
 
-def busy(profile: Profile, jumbo_rows: int, jumbos: int) -> tuple[Flow, Replay]:
+def busy(profile: Profile, jumbo_rows: int, jumbos: int) -> Flow:
     return replaying(busy_flow(profile, None), jumbo_rows * jumbos, jumbo_rows)
 
 
-def words(jumbo_rows: int, jumbos: int) -> tuple[Flow, Replay]:
+def words(jumbo_rows: int, jumbos: int) -> Flow:
     source = Replay(zipf_lines(jumbo_rows * jumbos), jumbo_rows)
     flow = Flow("words")
     (
@@ -129,7 +126,7 @@ def words(jumbo_rows: int, jumbos: int) -> tuple[Flow, Replay]:
         .aggregate("count", key="word", n=ab.count(), emit="changes")
         .sink("out", CountingSink())
     )
-    return flow, source
+    return flow
 
 
 def stateless_plans(plan: Plan) -> dict[str, Plan]:

@@ -19,8 +19,8 @@ from harness import Report, Sample, main
 from local_streams import Drop, Endless, start
 
 import anabranch as ab
-from anabranch.runtime.channel import Channel
 from anabranch.engines.local.engine import LocalEngine
+from anabranch.events import Event, Observation, Observed
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
 
@@ -36,28 +36,33 @@ PAPER_PAUSE_MS = 40.0
 JOKER_KEPT = 0.7
 
 
-class Services:
-    """How long each call of the counting region takes: the service time of a jumbo tuple."""
+class Observations:
+    """What the engine has observed of the counting region, every second."""
 
     def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self._run = Channel.run
+        self._seen: list[Observation] = []
 
-    def __enter__(self) -> Services:
-        run, seconds = self._run, self.seconds
+    def note(self, event: Event) -> None:
+        if isinstance(event, Observed) and event.observation.rows_in:
+            self._seen.append(event.observation)
 
-        def timed(channel, pipeline, inputs, frontier, tap=None):
-            began = time.perf_counter()
-            result = run(channel, pipeline, inputs, frontier, tap)
-            if channel.region.name == "count":
-                seconds.append(time.perf_counter() - began)
-            return result
+    def clear(self) -> None:
+        self._seen.clear()
 
-        Channel.run = timed
-        return self
+    def service_s(self) -> float:
+        """How long a replica works on its part of a jumbo tuple, on average."""
+        return statistics.mean(
+            step.busy_s * BATCH_ROWS / seen.rows_in / region.replicas
+            for seen in self._seen
+            for step in seen.steps
+            for region in seen.regions
+            if step.step == region.region == "count"
+        )
 
-    def __exit__(self, *error: object) -> None:
-        Channel.run = self._run
+    def bucket_rows(self) -> list[int]:
+        """Tuples that came to each bucket."""
+        found = [r.bucket_rows for s in self._seen for r in s.regions if r.region == "count"]
+        return [sum(rows) for rows in zip(*filter(None, found), strict=True)]
 
 
 class Rate:
@@ -129,26 +134,27 @@ def measure(quick: bool) -> Report:
     rng = Random(0)
     flow = flow_of()
     plan = Plan.sequential(flow).with_replicas("count", 2)
-    with Services() as services:
-        engine = start(flow, plan.with_source("keys", batch_rows=BATCH_ROWS))
-        try:
-            warm_up(engine)
-            services.seconds.clear()
-            took: list[float] = []
-            with Rate(engine) as rate:
-                for _ in range(QUICK_RAPID if quick else RAPID):
-                    took.append(switch(engine, rng)[1])
-                    time.sleep(RAPID_EVERY_S)
-                asked = []
-                for _ in range(QUICK_SPACED if quick else SPACED):
-                    asked.append(switch(engine, rng)[0])
-                    took.append(time.monotonic() - asked[-1])
-                    time.sleep(SPACED_EVERY_S)
-            pauses = [change.pause_ms for change in engine.reconfigurations()]
-            report.add_figure("imbalance_of_keys", imbalance(engine, flow))
-        finally:
-            engine.stop()
-    tell(report, pauses, took, services.seconds, rate, asked)
+    seen = Observations()
+    engine = start(flow, plan.with_source("keys", batch_rows=BATCH_ROWS), listener=seen.note)
+    try:
+        warm_up(engine)
+        seen.clear()
+        took: list[float] = []
+        with Rate(engine) as rate:
+            for _ in range(QUICK_RAPID if quick else RAPID):
+                took.append(switch(engine, rng)[1])
+                time.sleep(RAPID_EVERY_S)
+            asked = []
+            for _ in range(QUICK_SPACED if quick else SPACED):
+                asked.append(switch(engine, rng)[0])
+                took.append(time.monotonic() - asked[-1])
+                time.sleep(SPACED_EVERY_S)
+        pauses = [change.pause_ms for change in engine.reconfigurations()]
+        service_ms = seen.service_s() * 1000
+        report.add_figure("imbalance_of_keys", imbalance(engine, flow, seen))
+    finally:
+        engine.stop()
+    tell(report, pauses, took, service_ms, rate, asked)
     return report
 
 
@@ -159,15 +165,18 @@ def warm_up(engine: LocalEngine) -> None:
         time.sleep(0.1)
 
 
-def imbalance(engine: LocalEngine, flow: Flow) -> float:
+def imbalance(engine: LocalEngine, flow: Flow, seen: Observations) -> float:
     """Coefficient of variation of the tuples that each of four replicas gets in some seconds."""
     before = len(engine.reconfigurations())
     even = Plan.sequential(flow).with_replicas("count", 4)
     engine.reconfigure(even.with_source("keys", batch_rows=BATCH_ROWS))
     while len(engine.reconfigurations()) == before:
         time.sleep(0.01)
-    time.sleep(3.0)
-    counts = [replica.probes[0].rows["count"][0] for replica in engine.region("count").replicas]
+    seen.clear()
+    time.sleep(3.5)
+    counts = [0] * 4
+    for rows, owner in zip(seen.bucket_rows(), engine.plan.region("count").bucket_map, strict=True):
+        counts[owner] += rows
     return statistics.pstdev(counts) / statistics.mean(counts)
 
 
@@ -175,11 +184,10 @@ def tell(
     report: Report,
     pauses: list[float],
     took: list[float],
-    services: list[float],
+    service_ms: float,
     rate: Rate,
     asked: list[float],
 ) -> None:
-    service_ms = statistics.mean(services) * 1000
     p99 = statistics.quantiles(pauses, n=100, method="inclusive")[98]
     report.add_figure("switches", len(pauses))
     report.add_sample("pause_ms", Sample.of(pauses))

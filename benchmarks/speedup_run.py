@@ -244,18 +244,19 @@ def usage() -> Usage:
     for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
         found = resource.getrusage(who)
         total += Usage(found.ru_utime, found.ru_stime, found.ru_nvcsw + found.ru_nivcsw)
-    for pid in _below(os.getpid()):
+    for pid in processes_below(os.getpid()):
         with suppress(OSError):  # it has ended meanwhile
             total += _of_process(pid)
     return total
 
 
-def _below(pid: int) -> list[int]:
+def processes_below(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have started."""
     found: list[int] = []
     with suppress(OSError):
         for listed in Path(f"/proc/{pid}/task").glob("*/children"):
             found += map(int, listed.read_text().split())
-    return found + [each for child in found for each in _below(child)]
+    return found + [each for child in found for each in processes_below(child)]
 
 
 def _of_process(pid: int) -> Usage:

@@ -1,4 +1,4 @@
-"""How property tests draw their examples, workers of the local engine, the command line as a function.
+"""How property tests draw their examples, workers by default, the command line as a function.
 
 `default` draws the same examples in every run, so a failure is always the change's own doing: a
 sample in `make test`, all in `make test-all`. `soak` (`make soak`) draws fresh ones, as many as

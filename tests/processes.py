@@ -23,3 +23,11 @@ def start_process(
         return subprocess.Popen(command, text=True, **options)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process is there, and has not ended without anybody asking for its code."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

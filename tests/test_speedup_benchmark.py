@@ -16,7 +16,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import speedup
 from speedup import QUICK_PART
 from speedup_data import ANY_PAIR, CASES, FILES, TUPLES, rows_of
-from speedup_plans import MOST_PLANS, batch_sizes, cut_by_cost, plans_for_one, plans_for_two
+from speedup_plans import (
+    MOST_PLANS,
+    apart_by_cost,
+    batch_sizes,
+    cut_by_cost,
+    plans_for_one,
+    plans_for_two,
+)
 from speedup_report import BaselineDiffers, Row, compared, judge
 from speedup_run import MeasurementFailed, Task, in_child
 
@@ -38,6 +45,25 @@ def test_the_busiest_region_is_cut_where_both_pipelines_cost_alike():
     plan = Plan.sequential(app("micro").build())
     cut = cut_by_cost(plan, {"m1": 1.0, "m2": 1.0, "m3": 1.0, "m4": 3.0})
     assert cut.region("m1").pipelines == (("m1", "m2", "m3"), ("m4",))
+
+
+@pytest.mark.parametrize(
+    ("costs", "upstream"),
+    [
+        ({"lines": 1.0, "split": 2.0, "count": 3.0, "out": 0.5}, ["lines", "split"]),
+        ({"lines": 4.0, "split": 1.0, "count": 1.0, "out": 1.0}, ["lines"]),
+        ({"lines": 1.0, "split": 1.0, "count": 1.0, "out": 4.0}, ["lines", "split", "count"]),
+    ],
+)
+def test_regions_are_cut_apart_where_both_workers_have_as_much_to_do(costs, upstream):
+    flow = app("word-count").build()
+    plan = apart_by_cost(flow, Plan.sequential(flow), costs)
+    workers = {each.region: each.workers for each in plan.regions} | {
+        each.source: each.workers for each in plan.sources
+    }
+    assert set(workers.values()) == {(0,), (1,)}
+    assert {name for name, given in workers.items() if given == (0,)} == set(upstream)
+    plan.validate(flow)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 The paper begins with Storm, makes the code path short, then sends tuples as jumbo tuples, then
 plans by RLAS. Here the same word count begins as the most literal streaming program (a call for
-every tuple, a queue crossing for every line), and gets one thing after the other: operators that
-work on columns, jumbo tuples of growing size, operators fused in one thread, replicas.
+every tuple, a crossing from one worker process to another for every line), and gets one thing after
+the other: operators that work on columns, jumbo tuples of growing size, operators fused in one
+process, replicas.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Factor:
         name: What is new.
         jumbo_rows: Lines in a jumbo tuple.
         columns: Whether operators work on columns, else they are called for each tuple.
-        fused: Whether parser and splitter share a thread.
+        fused: Whether parser and splitter share a worker process.
         replicas: Of parser and splitter, which do most of the work.
     """
 

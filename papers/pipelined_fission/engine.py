@@ -1,9 +1,10 @@
 """Pipelined Fission's figures 13 to 16 and 18 on the local engine, with busy operators.
 
-The local engine gives each region of a flow its own threads, so even its sequential plan would use
-every core. Runs for n cores therefore happen in a process that is kept to n of them. The work of
-one unit of cost is measured once and is the same for all runs; so is the size of jumbo tuples, on
-which the cost of a thread switch per tuple depends.
+Where the paper has threads, the local engine has worker processes: as many as the plan has replicas
+or pipelines of a region. Another process coordinates them, so even a sequential plan would use two
+cores. Runs for n cores therefore happen in a process that is kept to n of them, and with it the
+workers that it starts. The work of one unit of cost is measured once and is the same for all runs;
+so is the size of jumbo tuples, on which the cost of a thread switch per tuple depends.
 """
 
 from __future__ import annotations

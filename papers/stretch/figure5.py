@@ -1,8 +1,10 @@
 """STRETCH's figure 5: the band join in one epoch, and between epochs under changing load.
 
-Each comparison is counted by the replica that made it, in a file that all processes can read. The conditions are those of
-`apps/band_join.py`. They are given as a function, so that every pair within the window is looked
-at, as in the paper; `indexed=True` gives them as bands, which are looked up in sorted columns.
+The join runs on the local engine: where the paper has T^P threads, there are replicas on worker
+processes. Each comparison is counted by the replica that made it, in a file that the measurement
+reads. The conditions are those of `apps/band_join.py`. They are given as a function, so that every
+pair within the window is looked at, as in the paper; `indexed=True` gives them as bands, which are
+looked up in sorted columns.
 
 Each stream has r tuples a second, so that r·window of each are within reach: a second of the stream
 takes 2·r²·window comparisons. From the comparisons per second that a number of threads can make
@@ -63,9 +65,10 @@ _ENTRY = Struct("<qq")
 class CountedKernel(ScaleJoinKernel):
     """Appends an entry to its log after every step."""
 
-    def __init__(self, context: KernelContext, operator: ScaleJoin, log: Path) -> None:
+    def __init__(self, context: KernelContext, operator: CountedJoin) -> None:
         super().__init__(context, operator)
-        self._log = log
+        self._operator = operator  # whose directory is there as long as the operator is
+        self._log = operator.folder / uuid4().hex
 
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """Join, and append."""
@@ -81,17 +84,17 @@ class CountedJoin(ScaleJoin):
     def __init__(self, window_s: float, where: Any, buckets: int) -> None:
         """See `ScaleJoin`; the directory is removed together with this object."""
         super().__init__(timedelta(seconds=window_s), where, buckets)
-        self._folder = Path(mkdtemp(prefix="figure-5-"))
-        weakref.finalize(self, rmtree, self._folder, ignore_errors=True)
+        self.folder = Path(mkdtemp(prefix="figure-5-"))
+        weakref.finalize(self, rmtree, self.folder, ignore_errors=True)
 
     def kernel(self, context: KernelContext) -> Kernel:
         """Return a running copy with a log of its own."""
-        return CountedKernel(context, self, self._folder / uuid4().hex)
+        return CountedKernel(context, self)
 
     def logs(self) -> list[Log]:
         """Return the logs of all kernels that have run, the furthest last."""
-        found = [list(_ENTRY.iter_unpack(path.read_bytes())) for path in self._folder.iterdir()]
-        return sorted(found, key=lambda log: log[-1])
+        found = [list(_ENTRY.iter_unpack(path.read_bytes())) for path in self.folder.iterdir()]
+        return sorted((log for log in found if log), key=lambda log: log[-1])
 
     def comparisons(self) -> int:
         """How many pairs were decided so far."""

@@ -57,10 +57,9 @@ def start(
         simulated: For the simulator: on which machine, what operators cost, and what happens.
         policy: Who changes the plan while the flow runs, by name or as a value; `none` for nobody.
             When left out, `auto`, or nobody where a plan is given.
-        machine: What parallelism costs here, as `anabranch calibrate` measured it; a policy that
-            jumps by a model takes usual costs when left out.
+        machine: What parallelism costs here, as `anabranch calibrate` measured it.
         listener: Called with every event, from the engine's thread; one or several. What it raises
-            does the run no harm: the first time is noted in the journal.
+            is noted in the journal.
     """
     # Validate: whatever can be said without running is said now.
     require_flow(flow)

@@ -7,7 +7,7 @@ import pytest
 from anabranch.engines.registry import ENGINES
 from anabranch.testing.compare import difference
 from tests.conformance.flows import EXAMPLE_ARGUMENTS, EXAMPLES, NAMES, RESULTS, SAMPLE, subject
-from tests.conformance.ways import IMITATED, PLANS, SLOW, marked, plans_of, run_by
+from tests.conformance.ways import IMITATED, PLANS, SLOW, WORKERS, marked, plans_of, run_by
 from tests.sampling import ALL, sampled
 
 pytestmark = sampled
@@ -32,7 +32,8 @@ def cases() -> list[object]:
 def test_the_result_is_the_sequential_one(way, name, kind, seed, request):
     seen = subject(name)
     plans = plans_of(kind, seen.flow, seen.rows, way, seed)
-    got, changes = run_by(way, seen.flow, plans, seed, request)
+    workers = WORKERS.get(kind, 0)
+    got, changes = run_by(way, seen.flow, plans, seed, request, workers=workers)
     found = difference(seen.flow, seen.expected, got)
     assert found is None, f"{found}\n{plans}"
     assert (changes > 0) == (len(plans) > 1), "the plan did not change on the way"

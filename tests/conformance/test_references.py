@@ -12,7 +12,7 @@ from anabranch.flow import Flow
 from anabranch.planning.plan import DEFAULT_BATCH_ROWS
 from anabranch.testing.sequential import run_sequential
 from tests.apps.cases import Rows, cases, disagreement, rows_of
-from tests.conformance.ways import PLANS, SLOW, marked, plans_of, run_by, sequential, wide
+from tests.conformance.ways import PLANS, SLOW, WORKERS, marked, plans_of, run_by, sequential, wide
 from tests.sampling import ALL, sampled
 
 pytestmark = sampled
@@ -87,6 +87,6 @@ def test_an_engine_gives_what_the_definition_says(engine, name, size, kind, requ
     flow, expected = defined(name, size)
     most = max(map(len, rows_of(flow).values()))
     plans = plans_of(kind, flow, most, engine, 0)
-    got, changes = run_by(engine, flow, plans, 0, request)
+    got, changes = run_by(engine, flow, plans, 0, request, workers=WORKERS.get(kind, 0))
     assert disagreement(cases()[name], flow, expected, got.outputs) is None
     assert (changes > 0) == (len(plans) > 1), "the plan did not change on the way"

@@ -21,6 +21,7 @@ from tests.sampling import ALL
 
 DEADLINE_S = 100.0
 SLOW = "spark"
+LOCAL = "local"
 IMITATED = "interleaved"
 
 
@@ -76,6 +77,9 @@ PLANS = {
     "changing": changing,
 }
 
+WORKERS = {"changing": 2}
+"""Worker processes of the local engine, by kind of plans; the others run in this process."""
+
 
 def plans_of(kind: str, flow: Flow, rows: int, engine: str, seed: int) -> list[Plan]:
     """Plans of a kind, with batches that cut so many rows into some."""
@@ -93,9 +97,15 @@ def options_of(engine: str, request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def run_by(
-    way: str, flow: Flow, plans: Sequence[Plan], seed: int, request: pytest.FixtureRequest
+    way: str,
+    flow: Flow,
+    plans: Sequence[Plan],
+    seed: int,
+    request: pytest.FixtureRequest,
+    *,
+    workers: int = 0,
 ) -> tuple[RunResult, int]:
-    """Run to the end; gives how many plan changes there were."""
+    """Run to the end, on the local engine with so many workers; gives how often the plan changed."""
     if way not in ENGINES:
         batch = min(plan.batch_rows for plan in plans[0].sources)
         got = run_interleaved(
@@ -103,6 +113,8 @@ def run_by(
         )
         return got, len(plans) - 1
     options = options_of(way, request)
+    if way == LOCAL:
+        options["workers"] = workers
     got, handle = run_watched(flow, way, plans, seed=seed, deadline_s=DEADLINE_S, **options)
     assert handle.result().ended
     return got, len(handle.reconfigurations)

@@ -1,4 +1,4 @@
-"""Sockets as the system shows them, and threads that are kept on one."""
+"""Sockets as the system shows them, and workers that are kept on one."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ import pytest
 
 from anabranch.engines.cpu_topology import Pins, cpu_sockets, require_sockets
 from anabranch.engines.engine import Options
-from anabranch.engines.local import engine as engine_module
+from anabranch.engines.local import loop
 from anabranch.engines.local.engine import LocalEngine
+from anabranch.engines.local.mesh import Mesh
 from anabranch.errors import PlanError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.operators.aggregates.functions import count
 from anabranch.planning.plan import Plan
+from anabranch.runtime.messages import Begin
 
 TWO = {"socket0": frozenset({0, 1}), "socket1": frozenset({2, 3})}
 
 
 @pytest.fixture
 def pinned(monkeypatch: pytest.MonkeyPatch) -> list[frozenset[int]]:
-    """Four processors; where threads were pinned."""
+    """Four processors; where this process was pinned."""
     calls: list[frozenset[int]] = []
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cpus: calls.append(frozenset(cpus)))
@@ -55,7 +57,7 @@ def test_a_system_that_tells_nothing_is_one_socket(tmp_path: Path):
     assert cpu_sockets(tmp_path) == {"socket0": frozenset({0, 1, 2, 3})}
 
 
-def test_a_thread_is_kept_on_its_place_and_let_go_again(pinned: list[frozenset[int]]):
+def test_a_process_is_kept_on_its_place_and_let_go_again(pinned: list[frozenset[int]]):
     pins = Pins(TWO)
     pins.pin("socket1")
     pins.pin(None)
@@ -78,16 +80,31 @@ def test_a_place_that_does_not_exist_is_refused_by_name():
         require_sockets(placed(plan, "socket0", "moon"), TWO)
 
 
-@pytest.mark.timeout(120)
-def test_replicas_run_where_the_plan_says(
-    pinned: list[frozenset[int]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("worker", "where", "cpus"),
+    [
+        (1, ("socket0", "socket1"), {0, 1}),
+        (2, ("socket0", "socket1"), {2, 3}),
+        (1, (), {0, 1, 2, 3}),
+    ],
+)
+def test_a_worker_stays_where_the_plan_places_its_replicas(
+    worker: int,
+    where: tuple[str, ...],
+    cpus: set[int],
+    pinned: list[frozenset[int]],
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(engine_module, "cpu_sockets", lambda: TWO)
+    monkeypatch.setattr(loop, "cpu_sockets", lambda: TWO)
     flow, plan = word_flow()
-    engine = LocalEngine(flow, placed(plan, "socket0", "socket1"), Options())
-    engine.start(lambda event: None)
-    assert engine.wait(20.0)
-    assert pinned.count(frozenset({0, 1})) == pinned.count(frozenset({2, 3})) == 1
+    mesh = Mesh(worker)
+    try:
+        work = loop.WorkerLoop(mesh, loop.LocalJob(flow, plan, None, profile=False))
+        work._host.receive(Begin(0, placed(plan, *where), workers=2))
+        work.pin()
+    finally:
+        mesh.close()
+    assert pinned == [cpus]
 
 
 def test_starting_and_reconfiguring_refuse_unknown_places():

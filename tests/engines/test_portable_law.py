@@ -41,7 +41,7 @@ SHARDS = 2
 CASES = in_soak(120, share=10)
 DEADLINE_S = 20.0
 MOST_LEGS = 8
-PART_ROWS = {"0": 12, "1": 3, "2": 12, "3": 3, "4": 12}
+PART_ROWS = dict.fromkeys("01234", 12)
 
 
 class Stopping(LocalEngine):

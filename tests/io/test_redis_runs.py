@@ -27,11 +27,11 @@ from anabranch.io.redis_client import END, StreamClient
 from anabranch.io.replaying import StreamReplay
 from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
-from tests.waiting import wait_until
 from tests.engines.spark.conftest import spark
 from tests.io.redis_job import COLUMNS, flow_of, plan_of
 from tests.io.redis_server import RedisServer, redis_server, stream
 from tests.sampling import thorough
+from tests.waiting import wait_until
 
 __all__ = ["redis_server", "spark", "stream"]
 
@@ -133,7 +133,7 @@ def test_a_run_whose_server_hangs_is_observed_meanwhile_and_goes_on_later(
     add(redis_server, stream, 0, 50)
     sink = ab.collect()
     flow = flow_of(ab.redis_stream(redis_server.url, stream, COLUMNS), sink)
-    handle = ab.start(flow, plan=plan_of(flow, 40), engine="local", listener=hear)
+    handle = ab.start(flow, plan=plan_of(flow, 40), engine="local", workers=1, listener=hear)
     try:
         assert handle.process_all_available()
         with redis_server.hanging():

@@ -99,3 +99,9 @@ def test_a_lone_hot_bucket_does_not_move():
 @pytest.mark.parametrize("loads", [[0.0] * 4, [1.0, 0.0, 0.0, 0.0]])
 def test_without_load_nothing_moves(loads):
     assert rebalance_by_load((0, 0, 1, 1), loads, 2) == (0, 0, 1, 1)
+
+
+def test_loads_that_differ_by_rounding_alone_do_not_move_back_and_forth():
+    loads = [10.0, 10.0, 0.0, 0.0, 9.999999999999998]
+    moved = rebalance_by_load((0, 0, 1, 1, 0), loads, 2, 0.05)
+    assert sorted(replica_loads(moved, loads, 2)) == pytest.approx([10, 20])

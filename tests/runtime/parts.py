@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -130,7 +131,7 @@ class Reading:
         self.source, self._flow = source, flow_of(source)
         self.now_s = 0.0
         self.dispenser = Dispenser("rows", source, 0, limit)
-        self.to_readers: deque[Claim | Promise | Survey] = deque()
+        self.to_readers: dict[UnitId, deque[Claim | Promise | Survey]] = {}
         self.to_dispenser: deque[Finished | Surveyed] = deque()
         self.deliveries: list[Delivery] = []
         self.rows: list[Row] = []
@@ -141,14 +142,14 @@ class Reading:
     def begin(self, plan: SourcePlan) -> None:
         """Begin an epoch with other readers."""
         self.epoch += 1
-        self.to_readers.clear()
         self.to_dispenser.clear()
         self.dispenser.begin(self.epoch, plan)
         whole = Plan.sequential(self._flow).with_source("rows", replicas=plan.replicas)
         layout = Layout(Topology(self._flow), whole)
         self.promised: dict[UnitId, Root] = {}
         self.readers: dict[UnitId, SourceUnit] = {}
-        for unit in layout.of_region("rows"):
+        self.to_readers = {unit: deque() for unit in layout.of_region("rows")}
+        for unit in self.to_readers:
             self.promised[unit] = START
             outlet = Outlet(
                 self.epoch, layout, unit, {}, self._deliver, self._note, lambda count: 0
@@ -182,13 +183,13 @@ class Reading:
             self.dispenser.acknowledged(number, change)
         self._change.clear()
         given = self.dispenser.give(self.now_s)
-        self.to_readers += given
+        for message in given:
+            self.to_readers[message.reader].append(message)
         return given
 
-    def hand_on(self) -> None:
+    def hand_on(self, reader: UnitId) -> None:
         """Deliver one message to a reader."""
-        message = self.to_readers.popleft()
-        self.readers[message.reader].receive(message)
+        self.readers[reader].receive(self.to_readers[reader].popleft())
 
     def report(self) -> None:
         """Deliver one message to the dispenser."""
@@ -206,20 +207,20 @@ class Reading:
         """Readers that have something to do."""
         return [unit for unit, reader in self.readers.items() if reader.runnable()]
 
-    def one_thing(self, choose: Callable[[Sequence[Any]], Any], give: bool = True) -> bool:
+    def one_thing(self, choose: Callable[[Sequence[Any]], Any]) -> bool:
         """Let one of the things happen that may happen; whether there was any."""
+        waiting = [reader for reader, messages in self.to_readers.items() if messages]
         possible: list[Callable[[], Any]] = [
-            lambda unit=unit: self.read(unit)  # type: ignore[misc]
-            for unit in self.runnable()
+            *(partial(self.read, reader) for reader in self.runnable()),
+            *(partial(self.hand_on, reader) for reader in waiting),
+            *([self.report] if self.to_dispenser else []),
         ]
-        possible += [self.hand_on] if self.to_readers else []
-        possible += [self.report] if self.to_dispenser else []
-        if possible:
-            choose(possible)()
-            return True
-        return give and bool(self.give())
+        if not possible:
+            return bool(self.give())
+        choose([*possible, self.give])()
+        return True
 
-    def settle(self, give: bool = True) -> None:
+    def settle(self) -> None:
         """Let things happen in turn until nothing more does."""
-        while self.one_thing(lambda possible: possible[0], give):
+        while self.one_thing(lambda possible: possible[0]):
             pass

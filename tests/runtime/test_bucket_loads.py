@@ -9,6 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.columns.hashing import bucket_of, hash_columns
+from anabranch.events import HotKey
+from anabranch.planning.bucket_map import balanced
+from anabranch.planning.plan import RegionPlan
+from anabranch.planning.regions import Region, RegionKind
 from anabranch.runtime.bucket_loads import (
     KEPT_DRAWS,
     BucketLoads,
@@ -17,10 +21,6 @@ from anabranch.runtime.bucket_loads import (
     hottest_key,
 )
 from anabranch.runtime.routing import Router
-from anabranch.events import HotKey
-from anabranch.planning.bucket_map import balanced
-from anabranch.planning.plan import RegionPlan
-from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.positions import Jumbo, Positions
 
 BUCKETS = 16

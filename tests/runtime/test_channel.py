@@ -4,8 +4,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.runtime.channel import Channel, hand_over, owned_buckets
-from anabranch.runtime.routing import Router
 from anabranch.errors import StateError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
@@ -13,6 +11,8 @@ from anabranch.operators.keyed.shared import shared
 from anabranch.operators.tuple_style.tuples import partitioned, stateful
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import regions
+from anabranch.runtime.channel import Channel, hand_over, owned_buckets
+from anabranch.runtime.routing import Router
 from anabranch.state.positions import Jumbo, Positions, Root
 
 ROWS = [{"k": i % 7, "v": i} for i in range(21)]

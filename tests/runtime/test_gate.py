@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.gate import Gate
+from anabranch.runtime.gate import Gate, Release
+from anabranch.runtime.messages import Chunk, Chunks
 from anabranch.state.positions import START, Jumbo, Mark, Positions, Root, end
 
 
@@ -307,3 +308,182 @@ def test_a_mark_at_a_cut_goes_with_the_piece_behind_it():
     gate.add("a", 0, tuples(1, marks=(Mark(Root(2, 0, 2, 0), 7),)), START)
     gate.add("a", 0, tuples(2), at(9))
     assert [len(piece.marks) for piece, _ in run_through(gate, 1)] == [0, 1]
+
+
+# What a unit takes at once
+
+
+def claim(number: int) -> Chunks:
+    return frozenset({Chunk("rows", number)})
+
+
+def take_all(gate: Gate, most_rows: int) -> list[Release]:
+    found = []
+    while gate.has_news():
+        found.append(gate.take(most_rows=most_rows))
+    return found
+
+
+def test_all_that_is_ready_is_taken_at_once_when_it_is_little():
+    gate = gate_of("a")
+    for time in range(3):
+        gate.add("a", 0, tuples(time), at(9))
+    assert [times(each.inputs[0]) for each in take_all(gate, 8)] == [[0, 1, 2]]
+
+
+def test_much_that_is_ready_is_taken_in_pieces_that_follow_one_another():
+    gate = gate_of("a")
+    for time in (4, 0, 2):
+        gate.add("a", 0, tuples(time, time + 1), START)
+    gate.add("a", 0, None, at(9))
+    taken = [(times(each.inputs[0]), each.frontier) for each in take_all(gate, 2)]
+    assert taken == [
+        ([0, 1], Root(2, 0, 2, 0)),
+        ([2, 3], Root(4, 0, 4, 0)),
+        ([4, 5], at(9)),
+    ]
+
+
+def test_deliveries_that_overlap_are_not_cut_apart():
+    gate = gate_of("a", "b")
+    gate.add("a", 0, tuples(1, 5), at(9))
+    gate.add("b", 0, tuples(2, 3), at(9))
+    gate.add("b", 0, tuples(7), at(9))
+    assert [times(each.inputs[0]) for each in take_all(gate, 1)] == [[1, 2, 3, 5], [7]]
+
+
+def test_tuples_of_one_root_are_not_cut_apart():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(1), START)
+    gate.add("a", 0, tuples(1), at(9))
+    assert [times(each.inputs[0]) for each in take_all(gate, 1)] == [[1, 1]]
+
+
+def test_what_the_end_sets_free_beyond_the_last_time_is_taken_with_the_end():
+    gate = gate_of("a")
+    for time in (1, 2, 50):
+        gate.add("a", 0, tuples(time), START)
+    gate.add("a", 0, None, end(2))
+    assert [times(each.inputs[0]) for each in take_all(gate, 1)] == [[1], [2, 50]]
+
+
+def test_deliveries_with_marks_are_taken_at_once():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(1, marks=(Mark(at(1), 7),)), START)
+    gate.add("a", 0, tuples(2), at(9))
+    assert [times(each.inputs[0]) for each in take_all(gate, 1)] == [[1, 2]]
+
+
+def test_several_ports_are_taken_up_to_one_frontier():
+    gate = gate_of("a", "b", ports=2)
+    gate.add("a", 0, tuples(1, 8), at(9))
+    gate.add("b", 1, tuples(2), at(5))
+    (taken,) = take_all(gate, 1)
+    assert ([times(each) for each in taken.inputs], taken.frontier) == ([[1], [2]], at(5))
+
+
+def test_what_is_taken_can_be_cut_short():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(1, 2, 3), at(9))
+    taken = gate.take(Root(2, 0, 2, 0))
+    assert (times(taken.inputs[0]), taken.frontier) == ([1], Root(2, 0, 2, 0))
+
+
+def test_without_order_deliveries_are_taken_as_they_have_come():
+    gate = gate_of("a", "b", ordered=False)
+    gate.add("a", 0, tuples(5, 6), at(7))
+    gate.add("b", 0, tuples(1, 2), at(3))
+    assert [times(each.inputs[0]) for each in take_all(gate, 2)] == [[5, 6], [1, 2]]
+
+
+def test_without_order_small_deliveries_are_taken_together():
+    gate = gate_of("a", ordered=False)
+    for time in range(5):
+        gate.add("a", 0, tuples(time), at(time + 1))
+    assert [times(each.inputs[0]) for each in take_all(gate, 2)] == [[0, 1], [2, 3], [4]]
+
+
+def test_without_order_no_more_is_promised_than_was_taken():
+    gate = gate_of("a", ordered=False)
+    for time in (0, 2, 4):
+        gate.add("a", 0, tuples(time, time + 1), at(time + 2))
+    assert [each.frontier for each in take_all(gate, 2)] == [at(2), at(4), at(6)]
+
+
+def test_without_order_a_frontier_alone_counts_for_the_last_delivery():
+    gate = gate_of("a", ordered=False)
+    gate.add("a", 0, tuples(0, 1), at(2))
+    gate.add("a", 0, None, at(5))
+    gate.add("a", 0, tuples(6, 7), at(8))
+    assert [each.frontier for each in take_all(gate, 2)] == [at(5), at(8)]
+
+
+def test_without_order_ports_are_told_apart():
+    gate = gate_of("a", "b", ports=2, ordered=False)
+    gate.add("b", 1, tuples(5), at(6))
+    gate.add("a", 0, tuples(1), at(2))
+    taken = [[times(each) for each in release.inputs] for release in take_all(gate, 1)]
+    assert taken == [[[], [5]], [[1], []]]
+
+
+def test_what_is_taken_is_as_old_as_its_oldest_delivery():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(1), at(2), born_s=7.0)
+    gate.add("a", 0, tuples(2), at(3), born_s=5.0)
+    gate.add("a", 0, tuples(9), at(4), born_s=1.0)
+    assert gate.take().born_s == 5.0
+
+
+def test_nothing_is_as_old_as_a_mark():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(marks=(Mark(at(1), 7),)), at(3), born_s=5.0)
+    assert gate.take().born_s is None
+
+
+def test_each_delivery_that_is_taken_names_its_claims():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(1), at(2), chunks=claim(1))
+    gate.add("a", 0, tuples(2), at(3), chunks=claim(1))
+    assert gate.take().chunks == [claim(1), claim(1)]
+
+
+def test_a_delivery_that_is_taken_in_parts_counts_with_its_last_part():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(1, 4, 7), at(3), chunks=claim(1))
+    taken = [gate.take().chunks]
+    for time in (5, 9):
+        gate.add("a", 0, None, at(time))
+        taken.append(gate.take().chunks)
+    assert taken == [[], [], [claim(1)]]
+
+
+def test_a_delivery_of_which_a_part_waits_is_among_those_that_wait():
+    gate = gate_of("a")
+    gate.add("a", 0, tuples(1, 4), at(3), chunks=claim(1))
+    gate.take()
+    assert gate.waiting_chunks() == [claim(1)]
+
+
+def test_what_was_put_back_belongs_to_no_claim():
+    gate = gate_of("a")
+    gate.preload(0, tuples(1))
+    gate.add("a", 0, None, at(3))
+    taken = gate.take()
+    assert (times(taken.inputs[0]), taken.chunks) == ([1], [frozenset()])
+
+
+@given(deliveries, frontiers, st.integers(1, 8))
+def test_what_is_taken_piece_by_piece_is_what_is_ready(given_, frontier, most):
+    whole, cut = gate_of("a"), gate_of("a")
+    for gate in (whole, cut):
+        for number, (all_times, rank, marks) in enumerate(given_):
+            jumbo = tuples(*all_times, rank=rank, marks=marks)
+            gate.add("a", 0, jumbo, START, chunks=claim(number))
+        gate.add("a", 0, None, frontier)
+    (expected,), _ = whole.ready()
+    taken = take_all(cut, most)
+    got = [flat(each.inputs[0]) for each in taken]
+    assert [row for rows, _, _ in got for row in rows] == flat(expected)[0]
+    done = [chunks for each in taken for chunks in each.chunks]
+    there = [claim(n) for n, (rows, _, marks) in enumerate(given_) if rows or marks]
+    assert sorted([*done, *cut.waiting_chunks()], key=list) == there

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.channel import Channel
 from anabranch.events import Observed
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import regions
+from anabranch.runtime.channel import Channel
 from anabranch.state.positions import Jumbo, Positions, end
 
 ROWS = [{"k": number % 7, "v": number} for number in range(100)]

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.columns.hashing import bucket_of, hash_columns
-from anabranch.runtime.routing import Router
 from anabranch.planning.bucket_map import balanced
 from anabranch.planning.plan import RegionPlan
 from anabranch.planning.regions import Region, RegionKind
+from anabranch.runtime.routing import Router
 from anabranch.state.positions import Jumbo, Mark, Positions, Root
 
 BUCKETS = 8

@@ -20,7 +20,8 @@ from anabranch.planning.plan import Plan
 from anabranch.running import run
 from anabranch.testing import on_engine
 from anabranch.testing.checking import check
-from anabranch.testing.on_engine import Nudging, nudging, run_watched, small_batches
+from anabranch.testing.on_engine import run_watched, small_batches
+from tests.nudging import Nudging, nudging
 
 ROWS = 200
 X = pa.schema([("x", pa.int64())])

@@ -57,7 +57,7 @@ def roll_back(
 def run_app(
     name: AppName,
     engine: Annotated[
-        str, typer.Option(help="What runs it: spark, or local, the threads of this process.")
+        str, typer.Option(help="What runs it: spark, or local, processes of this machine.")
     ] = "spark",
     plan_file: Annotated[
         Path | None,
@@ -98,6 +98,13 @@ def run_app(
     machine: Annotated[
         Path | None, typer.Option(help="For a policy: what `anabranch calibrate` measured here.")
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="For local: worker processes; 0 for none. As many as the plan uses when left out.",
+        ),
+    ] = None,
     master: Annotated[
         str | None, typer.Option(help="For spark: its master URL; embedded Spark when left out.")
     ] = None,
@@ -134,6 +141,7 @@ def run_app(
         checkpoint=checkpoint,
         rows=rows,
         policy=policy,
+        workers=workers,
         master=master,
         conf=spark_settings(engine, conf or ()),
         machine=None if machine is None else find_machine(str(machine)),

@@ -1,4 +1,4 @@
-"""Places: the sockets of this machine, and how a thread is kept on one (BriskStream §5).
+"""Places: the sockets of this machine, and how a process is kept on one (BriskStream §5).
 
 Memory of another socket is slower to reach, so a plan may say where a replica sits. With one socket
 there is nothing to choose.
@@ -50,7 +50,7 @@ def require_sockets(plan: Plan, known: Collection[str]) -> None:
 
 
 class Pins:
-    """Keeps threads where a plan wants them."""
+    """Keeps processes where a plan places their units."""
 
     def __init__(self, known: Sockets) -> None:
         """For the sockets of a machine."""
@@ -58,7 +58,7 @@ class Pins:
         self._anywhere = frozenset(cpu for cpus in known.values() for cpu in cpus)
 
     def pin(self, place: str | None) -> None:
-        """Keep the calling thread on a place; None lets it go anywhere again."""
+        """Keep the calling process on a place; None lets it go anywhere again."""
         if len(self._places) > 1 and hasattr(os, "sched_setaffinity"):
             cpus = self._anywhere if place is None else self._places[place]
             os.sched_setaffinity(0, cpus)

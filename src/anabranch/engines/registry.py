@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from anabranch.engines.cpu_topology import usable_cpus
 from anabranch.engines.engine import Engine, Options
 from anabranch.engines.simulator.scenario import Scenario
-from anabranch.errors import unknown
+from anabranch.errors import EngineError, Subject, unknown
 from anabranch.flow import Flow
 from anabranch.planning.machine import Machine, with_overheads
 from anabranch.planning.plan import Plan
@@ -49,6 +49,13 @@ def engine_of(
     simulated: Simulated | None = None,
 ) -> Engine:
     """The engine of a name."""
+    if options.workers is not None and (name != "local" or options.workers < 0):
+        raise EngineError(
+            Subject("argument", "workers"),
+            "a number of worker processes from 0 on, for the local engine",
+            f"{options.workers} for {name}",
+            "leave it out: other engines have workers of their own",
+        )
     if name == "spark":
         from anabranch.engines.spark.engine import SparkEngine
 

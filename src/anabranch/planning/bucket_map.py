@@ -127,7 +127,8 @@ def _fitting(
     that few have to move; else, where none fits, the one that leaves the two closest.
     """
     apart = excess + room
-    useful = [b for b, o in enumerate(owners) if o == giver and 0 < loads[b] < apart]
+    most = apart * (1 - ROUNDING)  # a bucket as heavy as that would go back and forth
+    useful = [b for b, o in enumerate(owners) if o == giver and 0 < loads[b] < most]
     fits = [b for b in useful if loads[b] <= room]
     enough = [b for b in fits if loads[b] >= excess]
     if enough:

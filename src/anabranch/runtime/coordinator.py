@@ -223,7 +223,8 @@ class Coordinator:
             ended=self.ended,
         )
         self._old, self.layout = self.layout, Layout(self._topology, self.plan, self._workers)
-        self._announce(Begin(epoch, self.plan, self._workers, self._saves))
+        known = (before, self._old.workers)
+        self._announce(Begin(epoch, self.plan, self._workers, self._saves, known))
         self._wants_epoch = self._saves = self._holding = False
         self._ended.clear()
 

@@ -116,8 +116,7 @@ class Dispenser:
     @property
     def rows_read(self) -> int:
         """Rows that readers have read since the start, about: claims count as a whole."""
-        claims = [claim for given in self._claims.values() for claim in given]
-        return self._given - self._before - sum(claim.stop - claim.start for claim in claims)
+        return self._given - self._before - self._claimed()
 
     @property
     def rows_saved(self) -> int:
@@ -166,12 +165,12 @@ class Dispenser:
             return None
         extents = [extent for extent in known if extent is not None]
         growing = any(extent.growing for extent in extents)
-        claims = [claim for given in self._claims.values() for claim in given] if growing else []
-        claimed = sum(claim.stop - claim.start for claim in claims)
-        return unread(extents, self._given - claimed)
+        return unread(extents, self._given - (self._claimed() if growing else 0))
 
     def survey_all(self) -> list[Survey]:
         """Ask for the extents of all parts that may have grown, or were never asked for."""
+        if self.over:
+            return []  # nothing waits, and a server may be gone
         parts = [
             part
             for part in range(min(len(self._parts), MOST_PARTS))
@@ -213,8 +212,8 @@ class Dispenser:
             self._extra = 0 if len(self._flying) <= self._window() // 2 else self._extra
 
     def relax(self) -> None:
-        """Let one more claim be under way: everything waits for more rows."""
-        self._extra += 1
+        """Let more claims be under way, twice as many each time: everything waits for rows."""
+        self._extra = max(1, 2 * self._extra)
 
     # Giving out
 
@@ -269,7 +268,7 @@ class Dispenser:
         start = self._next.get(part, 0)
         if part == self._unopened:
             self._unopened += 1
-        if not _shared(known):
+        if not self._shared(known):
             self._owner[part] = reader
         self._next[part] = start + rows
         if known.exact and known.rows is not None and start + rows >= known.rows:
@@ -290,7 +289,7 @@ class Dispenser:
             part,
             start,
             start + rows,
-            self._free_for(reader),
+            self._free_for(reader, rows),
             due_s,
             record,
         )
@@ -300,10 +299,12 @@ class Dispenser:
         self._number += 1
         return claim
 
-    def _free_for(self, reader: UnitId) -> Root:
-        """No row that a reader may get from now on is before it."""
+    def _free_for(self, reader: UnitId, claiming: int = 0) -> Root:
+        """No row that a reader may get from now on, after a claim of so many, is before it."""
         rows = []
-        if not (self._closed or self._limit_reached()):
+        # A claim may turn out shorter: only what was read for certain brings the limit near.
+        read = self._given - self._claimed() - claiming
+        if not self._closed and (self._limit is None or read < self._limit):
             rows = [
                 (part, row)
                 for part, row in self._next.items()
@@ -324,7 +325,7 @@ class Dispenser:
             if part > first and self._next[part] >= MOST_AHEAD * self._batch_rows():
                 continue
             known = self._extents.get(part)
-            if known is None or _shared(known):
+            if known is None or self._shared(known):
                 return part
             if self._owner.get(part, reader) != reader:
                 continue
@@ -340,11 +341,23 @@ class Dispenser:
             return self._unopened
         return None
 
+    def _shared(self, known: Extent) -> bool:
+        """Whether all readers may read a part; otherwise one reader of an epoch reads it.
+
+        Where rows may be missing for now, nobody can read what follows them.
+        """
+        complete = self._source.bounded or known.exact
+        return known.seekable and complete and not known.growing
+
     def _exhausted(self) -> bool:
         """Whether nothing is left to give out."""
         if self._closed or self._limit_reached():
             return True
         return self._unopened >= len(self._parts) and not self._next
+
+    def _claimed(self) -> int:
+        """Rows of the claims that readers have not finished."""
+        return sum(c.stop - c.start for claims in self._claims.values() for c in claims)
 
     def _limit_reached(self) -> bool:
         return self._limit is not None and self._given >= self._limit
@@ -376,11 +389,6 @@ class Dispenser:
         if self._limit is not None:
             rows = min(rows, self._limit - self._given)
         return max(rows, 0)
-
-
-def _shared(known: Extent) -> bool:
-    """Whether all readers may read a part; otherwise one reader of an epoch reads it."""
-    return known.seekable and not known.growing
 
 
 def acknowledge(dispensers: dict[str, Dispenser], acks: Acks) -> None:

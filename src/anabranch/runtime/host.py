@@ -183,6 +183,14 @@ class Host:
         if unit.done:
             self._finish(unit)
 
+    def places(self) -> set[str]:
+        """The places that the newest plan names for the units of this host."""
+        layout = self._layouts[self._newest]
+        sources = self._topology.flow.sources()
+        mine = [u for u, host in layout.units.items() if host == self.number]
+        plans = [(u, layout.region_plan(u)) for u in mine if u.region not in sources]
+        return {plan.placement[unit.replica] for unit, plan in plans if plan.placement}
+
     def holds_back(self) -> bool:
         """Whether tuples wait until a slower source gives as many.
 
@@ -202,7 +210,9 @@ class Host:
         epoch = begin.epoch
         layout = self._layouts[epoch] = Layout(self._topology, begin.plan, begin.workers)
         self._begins[epoch] = begin
-        first = self._newest < 0
+        if begin.before is not None and epoch - 1 not in self._layouts:
+            self._layouts[epoch - 1] = Layout(self._topology, *begin.before)
+        first = begin.before is None
         self._newest = epoch
         for reader in self.readers.values():
             reader.end_epoch()
@@ -231,6 +241,7 @@ class Host:
         for unit in list(self.units):
             if self.units[unit].done:
                 self._try_to_enter(unit)
+        self._forget(epoch - 1)
 
     def _unit(self, unit: UnitId, layout: Layout) -> Unit:
         sink = self._topology.regions[unit.region].kind is RegionKind.SINK
@@ -252,7 +263,7 @@ class Host:
         for handover in handovers:
             self._send(epoch, handover._replace(epoch=epoch, since_s=self._since[name]))
         if not stays:
-            del self.units[name]
+            del self.units[name], self._since[name]
             self._forget(epoch - 1)
             return
         if unit.adopt(layout):
@@ -291,7 +302,8 @@ class Host:
         """Drop what is known of an epoch that no unit of this host is in any more."""
         if all(unit.epoch > epoch for unit in self.units.values()):
             for old in [e for e in self._layouts if e < epoch]:
-                del self._layouts[old], self._begins[old]
+                del self._layouts[old]
+                self._begins.pop(old, None)
 
     def _outlet(self, epoch: int, unit: UnitId) -> Outlet:
         return Outlet(

@@ -84,6 +84,7 @@ class Handover(NamedTuple):
         state: By step, what each of its stores has released.
         waiting: By input port, the tuples that the giver's gate could not release yet.
         since_s: When the giver had finished its epoch.
+        written: Of a sink, how often the giver has made rows visible.
     """
 
     epoch: int
@@ -92,6 +93,7 @@ class Handover(NamedTuple):
     state: Mapping[str, list[Any]]
     waiting: tuple[Jumbo | None, ...] = ()
     since_s: float = 0.0
+    written: int = 0
 
 
 # From the coordinator to hosts
@@ -105,12 +107,15 @@ class Begin(NamedTuple):
         plan: Its plan.
         workers: How many worker hosts there are.
         save: Whether units save their state when they are done with the epoch before.
+        before: The plan and the number of workers of the epoch before; None for the first one. A
+            host that has just been started knows of no other epoch.
     """
 
     epoch: int
     plan: Plan
     workers: int
     save: bool = False
+    before: tuple[Plan, int] | None = None
 
 
 class Claim(NamedTuple):

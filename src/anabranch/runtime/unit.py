@@ -47,6 +47,12 @@ class Outflow(Protocol):
     def end(self) -> None:
         """The stream is over: make visible what is not."""
 
+    def leave(self) -> int:
+        """Another host goes on: make visible what is not; returns how often that was done."""
+
+    def follow(self, written: int) -> None:
+        """Go on where another host has left."""
+
 
 class Unit:
     """One pipeline of one replica of a region.
@@ -149,7 +155,9 @@ class Unit:
             steps = set(self.channel.kernels) & set(plan.pipelines[taker.pipeline])
             moving = mine & set(owned_buckets(region, plan, taker.replica))
             state = self.channel.release(sorted(moving), steps) if moving and steps else {}
-            found.append(Handover(-1, self.id, taker, state, tuple(shares.get(taker, ()))))
+            waits = tuple(shares.get(taker, ()))
+            written = 0 if self.outflow is None else self.outflow.leave()
+            found.append(Handover(-1, self.id, taker, state, waits, written=written))
         return found, keeps
 
     def _shares(
@@ -185,6 +193,8 @@ class Unit:
     def absorb(self, handover: Handover) -> None:
         """Take over what another unit has handed over."""
         self.channel.absorb(dict(handover.state))
+        if self.outflow is not None:
+            self.outflow.follow(handover.written)
         self.preload(handover.waiting)
 
     # Messages
@@ -269,9 +279,11 @@ def concerns(old: Layout, new: Layout, giver: UnitId, taker: UnitId) -> bool:
         return False  # it was there, and keeps what it has
     steps = set(old.steps(giver)) & set(new.steps(taker))
     first = giver.pipeline == taker.pipeline == 0
-    new_replica = region.kind is RegionKind.SHARED and taker not in old.units
-    if new_replica and first and giver.replica == 0:
-        return True  # it needs a copy of what waits
+    if region.kind is RegionKind.SHARED and first:
+        if giver == taker:
+            return True  # it takes what waits to its new host, whatever buckets it owns there
+        if giver.replica == 0 and taker not in old.units:
+            return True  # it needs a copy of what waits
     mine = set(owned_buckets(region, before, giver.replica))
     theirs = set(owned_buckets(region, after, taker.replica))
     if steps and mine & theirs:

@@ -37,6 +37,7 @@ from anabranch.testing.result import RunResult, Tap
 MOST_WORKERS = 3
 STEP_LIMIT = 2_000_000
 COORDINATOR = -1
+PACES = (1.0, 1.0, 0.1, 0.01)
 
 
 def run_interleaved(
@@ -165,11 +166,9 @@ class Interleaved:
             epoch=saved.epoch,
             claim_rows=lambda most: self._rng.randint(1, self._max_batch),
         )
-        self._hosts = [
-            Host(number, self._topology, self, turn=self._rng.randrange)
-            for number in range(workers + 1)
-        ]
+        self._hosts = [self._host(number) for number in range(workers + 1)]
         self._wires: dict[tuple[int, int], deque[bytes | Message]] = {}
+        self._paces: dict[UnitId, float] = {}
 
     # Scheduling
 
@@ -180,14 +179,22 @@ class Interleaved:
         if wires and self._rng.random() < 0.5:
             self._deliver(*self._rng.choice(wires))
             return True
-        for host in self._rng.sample(self._hosts, len(self._hosts)):
-            if units := host.runnable():
-                self._run(host, self._rng.choice(units))
-                return True
+        runnable = [(host, unit) for host in self._hosts for unit in host.runnable()]
+        if runnable:
+            paces = [self._pace_of(unit) for _, unit in runnable]
+            [(host, unit)] = self._rng.choices(runnable, paces)
+            self._run(host, unit)
+            return True
         if wires:
             self._deliver(*self._rng.choice(wires))
             return True
         return self._tick() or self._relaxed()
+
+    def _pace_of(self, unit: UnitId) -> float:
+        """How often a unit runs: some are slow, so that others overtake them."""
+        if unit not in self._paces:
+            self._paces[unit] = self._rng.choice(PACES)
+        return self._paces[unit]
 
     def _relaxed(self) -> bool:
         """Whether sources that give out more than usual let the run go on."""
@@ -238,9 +245,20 @@ class Interleaved:
         if coordinator.passing or all(each.over for each in coordinator.sources.values()):
             return
         if self._changes and self._rng.random() < 0.7:
+            self._perhaps_widen()
             coordinator.request(self._changes.pop(0))
         if self._rng.random() < 0.7:
             coordinator.save()
+
+    def _perhaps_widen(self) -> None:
+        """Start a further host, or not."""
+        workers = len(self._hosts) - 1
+        if workers < MOST_WORKERS and self._rng.random() < 0.3:
+            self._hosts.append(self._host(workers + 1))
+            self._coordinator.widen(workers + 1)
+
+    def _host(self, number: int) -> Host:
+        return Host(number, self._topology, self, turn=self._rng.randrange)
 
     def _keep(self, passage: Passage) -> None:
         """An epoch is over and saved whole: this is where a crash goes back to."""
@@ -328,6 +346,12 @@ class _Rows:
 
     def end(self) -> None:
         """There is nothing to make visible."""
+
+    def leave(self) -> int:
+        return 0
+
+    def follow(self, written: int) -> None:
+        """All hosts write to the same list."""
 
 
 class _Tapped:

@@ -184,9 +184,9 @@ class Release:
             return
         if self._requests.is_over:
             self.rows, self.is_over = ALL_ROWS, True
-        elif self._rng.random() < 0.5:  # noqa: PLR2004
+        elif self._rng.random() < 0.5:
             self._requests.next()
-            wait = self._first or self._rng.random() < 0.5  # noqa: PLR2004
+            wait = self._first or self._rng.random() < 0.5
             self._held_until_s = now_s + IN_FORCE_S if wait else 0.0
             self._first = False
         else:

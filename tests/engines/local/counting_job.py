@@ -31,7 +31,7 @@ def main() -> None:
     local_engine.SAVE_S = 0.1
     flow = flow_of(folder)
     plan = Plan.sequential(flow).with_replicas("count", 2).with_source("lines", batch_rows=500)
-    ab.run(flow, engine="local", plan=plan, checkpoint=folder / "checkpoint")
+    ab.run(flow, engine="local", workers=2, plan=plan, checkpoint=folder / "checkpoint")
 
 
 if __name__ == "__main__":

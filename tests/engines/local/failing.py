@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
@@ -37,6 +37,7 @@ class Doomed:
         rows: int | None = None,
         replicas: int = 1,
         listener: Callable[[Event], None] = lambda event: None,
+        placed: Mapping[str, int] | None = None,
         **options: Any,
     ) -> None:
         self._name = f"doomed{next(NUMBERS)}"  # a thread left by one test must not fail another
@@ -52,6 +53,8 @@ class Doomed:
         stream = stream.deduplicate("first", key="x").map("second", lambda b: {}, keeps="*")
         stream.sink("out", self.sink)
         self.plan = Plan.sequential(self.flow).with_source("rows", batch_rows=10)
+        for name, worker in (placed or {}).items():
+            self.plan = self.plan.with_workers(name, worker)
         if replicas > 1:
             self.plan = self.wide(replicas)
         self.engine = LocalEngine(self.flow, self.plan, Options(**options))

@@ -37,6 +37,9 @@ class Rows(Source):
         self.seekable, self.exact, self.per_s, self._bounded = seekable, exact, per_s, bounded
         self.reads = 0
 
+    def __copy__(self) -> Rows:
+        return self  # a test counts the reads of all readers
+
     @property
     def bounded(self) -> bool:
         return self._bounded
@@ -62,3 +65,28 @@ class Rows(Source):
         numbers = list(range(start, max(start, stop)))
         columns = {"part": [int(part)] * len(numbers), "row": numbers}
         return Chunk(pa.record_batch(columns, schema=SCHEMA))
+
+
+class Growing(Source):
+    """One part that has so many rows so far; all readers of this process share it."""
+
+    schema, bounded, order, one_reader = SCHEMA, False, "row", True
+
+    def __init__(self, rows: int = 0) -> None:
+        self.rows, self.ended = rows, False
+
+    def __copy__(self) -> Growing:
+        return self
+
+    def parts(self) -> tuple[str, ...]:
+        return ("stream",)
+
+    def extent(self, part: str) -> Extent:
+        return Extent(self.rows, exact=self.ended, growing=not self.ended)
+
+    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+        stop = min(start + rows, self.rows)
+        if start >= self.rows and self.ended:
+            return None
+        columns = {"part": [0] * (stop - start), "row": list(range(start, stop))}
+        return Chunk(pa.record_batch(columns, schema=SCHEMA), dry=stop == self.rows)

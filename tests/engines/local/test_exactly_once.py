@@ -16,7 +16,7 @@ from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.engines.checkpoint.sinks import DELIVERED
 from anabranch.engines.engine import Options
 from anabranch.engines.local import engine as local_engine
-from anabranch.engines.local import saving
+from anabranch.engines.local import session
 from anabranch.engines.local.engine import LocalEngine
 from anabranch.errors import StateError
 from anabranch.events import Observed
@@ -34,6 +34,8 @@ from tests.sampling import SOAK, in_soak, sampled
 CASES = in_soak(80, share=10)
 DEADLINE_S = 60.0
 MOST_STARTS = 40
+REQUESTS = 10
+"""Plans that are requested from outside; more without a pause could keep a run from its end."""
 
 
 class Crash(Exception):
@@ -41,13 +43,16 @@ class Crash(Exception):
 
 
 class Brittle:
-    """A source that crashes the run now and then, and wishes for another plan."""
+    """A source that crashes the run now and then, and requests another plan in this process."""
 
-    def __init__(self, source: Any, rng: Random, crash_share: float, wish: Any) -> None:
-        self._source, self._rng, self._share, self._wish = source, rng, crash_share, wish
+    def __init__(self, source: Any, rng: Random, crash_share: float, request: Any = None) -> None:
+        self._source, self._rng, self._share, self._request = source, rng, crash_share, request
 
     def __copy__(self) -> Brittle:
         return self
+
+    def __reduce__(self) -> Any:
+        return Brittle, (self._source, Random(self._rng.random()), self._share)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
@@ -55,13 +60,13 @@ class Brittle:
     def read(self, part: str, start: int, rows: int) -> Any:
         if self._rng.random() < self._share:
             raise Crash
-        if self._rng.random() < 0.3:
-            self._wish()
+        if self._request is not None and self._rng.random() < 0.3:
+            self._request()
         return self._source.read(part, start, rows)
 
 
-class Wishes:
-    """Asks an engine for one of several plans."""
+class Requests:
+    """Requests one of several plans of an engine."""
 
     def __init__(self, plans: list[Plan], rng: Random) -> None:
         self._plans, self._rng = plans, rng
@@ -73,7 +78,12 @@ class Wishes:
 
 
 def run_with_crashes(
-    flow: Flow, plans: list[Plan], seed_: int, directory: Path, crash_share: float = 0.15
+    flow: Flow,
+    plans: list[Plan],
+    seed_: int,
+    directory: Path,
+    workers: int,
+    crash_share: float = 0.15,
 ) -> tuple[RunResult, int]:
     """Start again and again until the end; gives the result and how often it crashed."""
     rng = Random(seed_)
@@ -92,19 +102,23 @@ def run_with_crashes(
 
     for start in range(MOST_STARTS):
         share = crash_share if start < MOST_STARTS // 2 else 0.0
-        wishes = Wishes(small, rng)
+        request = Requests(small, rng)
         sources = {
-            name: Brittle(flow.graph.steps[name].body.source, rng, share, wishes)
+            name: Brittle(flow.graph.steps[name].body.source, rng, share, request)
             for name in flow.names(Role.SOURCE)
         }
         engine = LocalEngine(
             flow.reading(sources).writing(sinks),
             rng.choice(small),
-            Options(checkpoint=directory),
+            Options(checkpoint=directory, workers=workers),
         )
-        wishes.engine = engine
+        request.engine = engine
         engine.start(hear)
         try:
+            for _ in range(REQUESTS):
+                if engine.wait(0.02 * rng.random()):
+                    break
+                request()
             assert engine.wait(DEADLINE_S), "the run did not end"
             return RunResult({n: sink.table() for n, sink in sinks.items()}, counted), start
         except Crash:
@@ -118,29 +132,30 @@ def _small(plan: Plan, rows: int) -> Plan:
     return plan
 
 
-def holds(case: Case, directory: Path) -> None:
+def holds(case: Case, directory: Path, workers: int) -> None:
     rmtree(directory, ignore_errors=True)
     expected = run_sequential(case.flow)
-    got, crashes = run_with_crashes(case.flow, [case.plan, *case.changes], case.seed, directory)
+    plans = [case.plan, *case.changes]
+    got, crashes = run_with_crashes(case.flow, plans, case.seed, directory, workers)
     found = difference(case.flow, expected, got)
     assert found is None, f"{case}\nafter {crashes} crashes\n{found}"
 
 
 @pytest.fixture
 def saving_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_engine, "SAVE_S", 0.0)
+    monkeypatch.setattr(local_engine, "SAVE_S", 0.02)
     monkeypatch.setattr(local_engine, "TICK_S", 0.001)
 
 
 @sampled
 @pytest.mark.timeout(0)
 @pytest.mark.usefixtures("saving_all_the_time")
-@pytest.mark.parametrize("shard", range(2))
-def test_crashes_do_not_show(shard: int, tmp_path: Path) -> None:
-    law(None if SOAK else shard, CASES // 2, tmp_path / "checkpoint")()
+@pytest.mark.parametrize("workers", [0, 2])
+def test_crashes_do_not_show(workers: int, tmp_path: Path) -> None:
+    law(None if SOAK else workers, CASES // 2, tmp_path / "checkpoint", workers)()
 
 
-def law(number: int | None, examples: int, directory: Path) -> Any:
+def law(number: int | None, examples: int, directory: Path, workers: int) -> Any:
     @settings(
         max_examples=examples,
         deadline=None,
@@ -151,7 +166,7 @@ def law(number: int | None, examples: int, directory: Path) -> Any:
     )
     @given(case=cases())
     def property_(case: Case) -> None:
-        holds(case, directory)
+        holds(case, directory, workers)
 
     return property_ if number is None else seed(number)(property_)
 
@@ -187,7 +202,7 @@ def test_a_start_that_was_overtaken_leaves_the_files_of_the_newer_run(tmp_path, 
         manifests.rmdir()
         aside.rename(manifests)
 
-    monkeypatch.setattr(saving, "require_same_parts", late)
+    monkeypatch.setattr(session, "require_same_parts", late)
     with pytest.raises(StateError, match="to be the last"):
         ab.run(to_files(tmp_path, overwrite=True), **options)
     assert parts(tmp_path) == shown

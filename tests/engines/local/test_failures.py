@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -255,3 +256,21 @@ def test_a_sink_that_cannot_show_its_last_rows_still_lets_the_end_be_told():
     assert Files.closed
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_while_a_plan_changes_ends_the_run(workers: int):
+    def step(batch: Any) -> None:
+        if batch["x"][-1].as_py() >= 2000:
+            raise ValueError("no more")
+
+    run = Doomed(step, workers=workers).start()
+    plans = cycle((run.wide(2), run.wide(3), run.plan))
+
+    def is_over() -> bool:
+        run.engine.reconfigure(next(plans))
+        return run.engine.wait(0.01)
+
+    with pytest.raises(OperatorError, match="no more"):
+        wait_until(is_over)
+    run.assert_gone()
+    assert run.ends == [False]
+    assert is_prefix(run.rows)

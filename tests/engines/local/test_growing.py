@@ -1,28 +1,12 @@
-"""Parts that grow, on threads: asked again after a while, with a backlog that counts what waits."""
+"""Parts that grow: asked again after a while, until all that has come is visible."""
 
 from __future__ import annotations
 
-from threading import Semaphore
-
 import anabranch as ab
-from anabranch.engines.local.dispenser import Dispenser
 from anabranch.engines.local.engine import LocalEngine, Options
-from anabranch.planning.plan import Plan, SourcePlan
+from anabranch.planning.plan import Plan
+from tests.engines.local.rows_to_read import Growing
 from tests.waiting import wait_until
-from tests.engines.spark.test_growing import Growing
-
-
-def test_rows_that_a_reader_has_claimed_wait_until_it_has_them():
-    source = Growing(10)
-    dispenser = Dispenser(source, 0, SourcePlan("rows", batch_rows=100))
-    assert dispenser.backlog() == 10
-    dispenser.change(SourcePlan("rows", batch_rows=100))
-    claim = dispenser.claim(0)
-    assert (claim.at, claim.stop, dispenser.backlog()) == (0, 100, 10)
-    dispenser.advance(0, 4)
-    assert (dispenser.backlog(), dispenser.grown()) == (6, True)
-    dispenser.advance(0, 6)
-    assert (dispenser.backlog(), dispenser.grown()) == (0, False)
 
 
 def started(source: Growing) -> tuple[LocalEngine, ab.Flow]:
@@ -31,34 +15,6 @@ def started(source: Growing) -> tuple[LocalEngine, ab.Flow]:
     engine = LocalEngine(flow, Plan.sequential(flow), Options())
     engine.start(lambda event: None)
     return engine, flow
-
-
-class Trickling(Growing):
-    """Has one more row whenever it is asked."""
-
-    def read(self, part, start, rows):
-        self.rows += 1
-        return super().read(part, start, rows)
-
-
-def test_rows_that_trickle_in_are_let_gather(monkeypatch):
-    naps = Semaphore(0)
-
-    def nap(dispenser: Dispenser) -> None:
-        if not naps.acquire(timeout=20):
-            raise AssertionError("nobody ends the nap")
-
-    monkeypatch.setattr(Dispenser, "nap", nap)
-    source = Trickling()
-    engine, _ = started(source)
-    try:
-        for woken in range(5):
-            wait_until(lambda rows=woken + 1: engine.rows == (rows, rows))
-            assert source.rows == woken + 1  # not asked again before the nap is over
-            naps.release()
-    finally:
-        naps.release(1000)
-        engine.stop()
 
 
 def test_all_is_caught_up_with_once_what_has_come_is_visible():
@@ -91,8 +47,9 @@ def test_rows_that_wait_for_those_of_a_slower_source_are_not_caught_up_with():
     engine = LocalEngine(flow, Plan.sequential(flow), Options())
     engine.start(lambda event: None)
     try:
-        wait_until(lambda: engine.rows[0] == 12 and engine._parts.gates["both"].idle())
-        assert not engine.caught_up()
+        wait_until(lambda: engine.rows[0] == 12)
+        for _ in range(20):
+            assert not engine.caught_up()
         assert engine.rows[1] < 12
         slow.rows = 10
         wait_until(engine.caught_up)

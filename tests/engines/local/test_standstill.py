@@ -1,9 +1,8 @@
-"""Flows whose queues block each other come to their end; slow ones keep their bounds."""
+"""Flows whose sources hold each other up come to their end; slow ones keep their bounds."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -11,23 +10,21 @@ import pyarrow as pa
 import pytest
 
 from anabranch.engines.engine import Options
-from anabranch.engines.local import engine as engine_module
 from anabranch.engines.local.engine import LocalEngine
-from anabranch.engines.local.gate import QUOTA, ElasticGate
 from anabranch.flow import Flow
-from anabranch.io import call, collect, generate
+from anabranch.io import collect, generate
 from anabranch.planning.plan import Plan
+from anabranch.runtime.coordinator import Coordinator
 from anabranch.testing.compare import difference
 from anabranch.testing.result import RunResult
 from anabranch.testing.sequential import run_sequential
 from tests.waiting import wait_until
 
-TRIES = 5
-"""A thread that a busy machine holds up between two steps looks like one that stands still."""
-
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
 ROWS = 600
 PATIENCE_S = 60.0
+
+on_workers = pytest.mark.parametrize("workers", [0, 2])
 
 
 def numbers(rng: Any, index: Any) -> dict[str, Any]:
@@ -35,17 +32,17 @@ def numbers(rng: Any, index: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def relaxed(monkeypatch: pytest.MonkeyPatch) -> list[ElasticGate]:
-    """The gates that had to be relaxed."""
-    gates: list[ElasticGate] = []
-    relax = ElasticGate.relax
+def relaxed(monkeypatch: pytest.MonkeyPatch) -> list[Coordinator]:
+    """The coordinators that let sources give out more."""
+    found: list[Coordinator] = []
+    relax = Coordinator.relax
 
-    def watched(gate: ElasticGate) -> None:
-        gates.append(gate)
-        relax(gate)
+    def watched(coordinator: Coordinator) -> None:
+        found.append(coordinator)
+        relax(coordinator)
 
-    monkeypatch.setattr(ElasticGate, "relax", watched)
-    return gates
+    monkeypatch.setattr(Coordinator, "relax", watched)
+    return found
 
 
 def diamond(rate_per_s: float | None) -> Flow:
@@ -58,108 +55,59 @@ def diamond(rate_per_s: float | None) -> Flow:
     return flow
 
 
-def run_diamond(rate_per_s: float | None, beside: float | None = None) -> tuple[bool, Any]:
-    """Run it, perhaps beside a source that has a row now and then; whether it ended, and how.
+@cache
+def expected() -> RunResult:
+    return run_sequential(diamond(None))
 
-    The other source has rows for longer than anybody waits.
-    """
+
+def run_diamond(rate_per_s: float | None, workers: int, beside: float | None = None) -> Any:
+    """Run it, perhaps beside a source that has a row now and then; return what is wrong."""
     flow, sink = diamond(rate_per_s), collect()
     flow = flow.writing({"out": sink})
     if beside is not None:
         rows = generate(numbers, SCHEMA, None, beside)
         flow.source("trickle", rows).map("past", lambda b: {}, keeps="*").sink("aside", collect())
     plan = Plan.sequential(flow).with_source("rows", batch_rows=5)
-    engine = LocalEngine(flow, plan, Options())
+    engine = LocalEngine(flow, plan, Options(workers=workers))
     engine.start(lambda event: None)
-    until = time.monotonic() + PATIENCE_S
-    while not (engine.wait(0.05) or engine.region("out").ended) and time.monotonic() < until:
-        pass
-    ended = engine.region("out").ended
+    wanted = expected().outputs["out"].num_rows
+    wait_until(lambda: engine.wait(0.01) or sink.table().num_rows >= wanted)
     engine.stop()
     got = RunResult({"out": sink.table()}, expected().counters)
-    return ended, difference(diamond(None), expected(), got)
+    return difference(diamond(None), expected(), got)
 
 
-@cache
-def expected() -> RunResult:
-    return run_sequential(diamond(None))
-
-
-def test_a_join_of_branches_far_apart_gets_longer_queues_and_ends(relaxed: list[ElasticGate]):
-    assert run_diamond(None) == (True, None)
+@on_workers
+def test_a_join_of_branches_far_apart_gets_more_rows_and_ends(
+    relaxed: list[Coordinator], workers: int
+):
+    assert run_diamond(None, workers) is None
     assert relaxed
 
 
-def test_a_paced_source_that_is_held_up_does_not_hide_a_standstill():
-    assert run_diamond(1e6) == (True, None)
+@on_workers
+def test_a_paced_source_that_is_held_up_does_not_hide_a_standstill(workers: int):
+    assert run_diamond(1e6, workers) is None
 
 
-def keeps_its_bounds(run: Callable[[], None], relaxed: list[ElasticGate]) -> bool:
-    """Whether nothing had to be relaxed in one of several runs."""
-    for _ in range(TRIES):
-        relaxed.clear()
-        run()
-        if not relaxed:
-            return True
-    return False
+@on_workers
+def test_a_standstill_is_noticed_though_another_part_of_the_graph_goes_on(workers: int):
+    assert run_diamond(None, workers, beside=20.0) is None
 
 
-def test_queues_are_not_made_longer_for_a_source_that_is_slow(relaxed: list[ElasticGate]):
-    def run() -> None:
-        flow = Flow("slow")
-        rows = generate(numbers, SCHEMA, 12, rate_per_s=20.0)
-        whole = flow.source("rows", rows, time="ts").map("all", lambda b: {}, keeps="*")
-        whole.sink("out", collect())
-        engine = LocalEngine(flow, Plan.sequential(flow), Options())
-        engine.start(lambda event: None)
-        assert engine.wait(PATIENCE_S)
-
-    assert keeps_its_bounds(run, relaxed)
-
-
-def test_queues_are_not_made_longer_for_an_operator_that_is_slow(relaxed: list[ElasticGate]):
+@on_workers
+def test_sources_do_not_give_out_more_for_an_operator_that_is_slow(
+    relaxed: list[Coordinator], workers: int
+):
     def slow(batch: pa.RecordBatch) -> dict[str, Any]:
-        time.sleep(0.25)  # several ticks
+        time.sleep(0.25)  # longer than nobody reports anything before workers are asked
         return {}
 
-    def run() -> None:
-        flow = Flow("slow")
-        rows = generate(numbers, SCHEMA, 60)
-        flow.source("rows", rows).map("slow", slow, keeps="*").sink("out", collect())
-        plan = Plan.sequential(flow).with_source("rows", batch_rows=5)
-        engine = LocalEngine(flow, plan, Options())
-        engine.start(lambda event: None)
-        wait_until(engine.region("slow").gate.held_up)
-        assert engine.wait(PATIENCE_S)
-
-    assert keeps_its_bounds(run, relaxed)
-
-
-def test_a_slow_sink_keeps_the_bounds_of_the_queues(
-    relaxed: list[ElasticGate], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(engine_module, "DRAIN_S", 0.1)
-    most: list[int] = []
-
-    def run() -> None:
-        flow = Flow("slow")
-        rows = generate(numbers, SCHEMA)
-        sink = call(lambda batch, version: time.sleep(0.25))
-        flow.source("rows", rows).map("all", lambda b: {}, keeps="*").sink("out", sink)
-        plan = Plan.sequential(flow).with_source("rows", batch_rows=100)
-        engine = LocalEngine(flow, plan, Options())
-        engine.start(lambda event: None)
-        until = time.monotonic() + 2.0
-        most[:] = [0]
-        while time.monotonic() < until:
-            most.append(sum(gate.length()[0] for gate in engine._parts.gates.values()))
-            time.sleep(0.01)
-        engine.stop()
-
-    assert keeps_its_bounds(run, relaxed)
-    assert max(most) <= 4 * QUOTA
-
-
-def test_a_standstill_is_noticed_though_another_part_of_the_graph_goes_on():
-    """The diamond blocks itself while a source of its own trickles on beside it."""
-    assert run_diamond(None, beside=20.0) == (True, None)
+    flow = Flow("slow")
+    rows = generate(numbers, SCHEMA, 60)
+    flow.source("rows", rows).map("slow", slow, keeps="*").sink("out", collect())
+    plan = Plan.sequential(flow).with_source("rows", batch_rows=5)
+    engine = LocalEngine(flow, plan, Options(workers=workers))
+    engine.start(lambda event: None)
+    assert engine.wait(PATIENCE_S)
+    assert not relaxed

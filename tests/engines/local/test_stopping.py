@@ -1,7 +1,8 @@
-"""Stopping, from wherever and however often; wishes that come at the wrong moment."""
+"""Stopping, from wherever and however often; requests that come at the wrong moment."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from anabranch.engines.local import engine as engine_module
+from anabranch.engines.local import session as session_module
 from anabranch.errors import EngineError, PlanError
 from anabranch.events import Event, Reconfiguration, RunStarted
 from anabranch.flow import Flow
@@ -21,9 +23,9 @@ from anabranch.io import collect, memory
 from anabranch.planning.plan import Plan
 from anabranch.running import start
 from tests.engines.local.failing import Doomed
-from tests.waiting import Side, wait_until
 from tests.engines.local.rows_to_read import Rows
-from tests.processes import start_process
+from tests.processes import is_running, start_process
+from tests.waiting import Side, wait_until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -106,46 +108,53 @@ def test_an_operator_may_stop_the_run():
 
 
 class Blocked:
-    """A run whose operator waits for the test, with a switch that waits for the operator."""
+    """A run on two workers whose step waits for the test, with a switch that waits for the step."""
 
-    def __init__(self) -> None:
-        self.inside, self.go_on = threading.Event(), threading.Event()
-        self.run = Doomed(self._step).start()
-        assert self.inside.wait(10)
+    def __init__(self, folder: Path) -> None:
+        inside, self._go_on = folder / "inside", folder / "go on"
+
+        def step(batch: Any) -> None:
+            inside.touch()
+            until_s = time.monotonic() + 60
+            while not go_on.exists() and time.monotonic() < until_s:
+                time.sleep(0.005)
+
+        go_on = self._go_on
+        self.run = Doomed(step, workers=2, placed={"rows": 0, "step": 1, "first": 0}).start()
+        wait_until(inside.exists)
         self.run.engine.reconfigure(self.run.wide(3))
-        wait_until(lambda: self.run.engine._change is not None)
+        wait_until(lambda: self.run.engine._session.coordinator.plan == self.run.wide(3))
 
-    def _step(self, batch: Any) -> None:
-        self.inside.set()
-        self.go_on.wait(25)
+    def go_on(self) -> None:
+        self._go_on.touch()
 
 
-def test_a_stop_in_the_middle_of_a_switch_waits_for_it():
-    blocked = Blocked()
+def test_a_stop_in_the_middle_of_a_switch_waits_for_it(tmp_path: Path):
+    blocked = Blocked(tmp_path)
     stopping = Side(blocked.run.engine.stop)
-    blocked.go_on.set()
+    blocked.go_on()
     stopping.end()
     run = blocked.run
     assert is_prefix(run.rows)
     assert run.engine.rows[0] == len(run.rows)
-    assert run.engine.plan in (run.plan, run.wide(3))
-    assert run.engine.plan.region("step") == run.engine.region("step").plan
+    assert run.engine.plan == run.wide(3)
     run.assert_gone()
 
 
-def test_a_step_that_never_returns_is_named_when_patience_ends(monkeypatch: pytest.MonkeyPatch):
+def test_a_step_that_never_returns_is_killed_and_named_when_patience_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(engine_module, "DRAIN_S", 0.1)
-    monkeypatch.setattr(engine_module, "END_S", 0.2)
-    blocked = Blocked()
-    try:
-        with pytest.raises(EngineError, match="still at work") as failure:
-            blocked.run.engine.stop()
-        assert failure.value.step == "step"
-        assert blocked.run.ends == [False]
-        assert blocked.run.engine.plan == blocked.run.plan  # the switch did not happen at all
-    finally:
-        blocked.go_on.set()
+    monkeypatch.setattr(session_module, "END_S", 0.2)
+    blocked = Blocked(tmp_path)
+    workers = [worker.pid for worker in blocked.run.engine._session._workers]
+    with pytest.raises(EngineError, match="still at work") as failure:
+        blocked.run.engine.stop()
+    assert failure.value.step == "step"
+    assert blocked.run.ends == [False]
+    assert blocked.run.engine.plan == blocked.run.plan  # the switch did not happen at all
     blocked.run.assert_gone()
+    assert [is_running(pid) for pid in workers] == [True, False]
 
 
 def test_a_plan_of_another_flow_is_refused_and_the_run_goes_on():
@@ -162,26 +171,26 @@ def test_a_plan_of_another_flow_is_refused_and_the_run_goes_on():
     assert run.engine.reconfigurations() == []
 
 
-def test_the_newest_wish_wins():
-    blocked = Blocked()
+def test_the_newest_request_wins(tmp_path: Path):
+    blocked = Blocked(tmp_path)
     for replicas in (4, 5, 2):
         blocked.run.engine.reconfigure(blocked.run.wide(replicas))
-    blocked.go_on.set()
+    blocked.go_on()
     wait_until(lambda: len(blocked.run.engine.reconfigurations()) == 2)
     changes = [Plan.from_json(c.after) for c in blocked.run.engine.reconfigurations()]
     blocked.run.engine.stop()
     assert changes == [blocked.run.wide(3), blocked.run.wide(2)]
 
 
-def test_a_wish_for_the_plan_in_force_changes_nothing():
+def test_a_request_for_the_plan_in_force_changes_nothing():
     run = Doomed().start()
     run.engine.reconfigure(run.plan)
-    wait_until(lambda: run.engine._wish is None)
+    wait_until(lambda: run.engine._requested is None)
     run.engine.stop()
     assert run.engine.reconfigurations() == []
 
 
-def test_wishes_and_stops_after_the_end_are_harmless():
+def test_requests_and_stops_after_the_end_are_harmless():
     run = Doomed(rows=100).start()
     assert run.engine.wait(20)
     run.engine.reconfigure(run.wide(2))
@@ -221,26 +230,29 @@ def show(batch, version):
 flow = ab.Flow("endless")
 rows = ab.generate(numbers, pa.schema([("x", pa.int64())]), rate_per_s=1000)
 flow.source("rows", rows).filter("all", lambda b: [True] * b.num_rows).sink("out", ab.call(show))
-ab.run(flow, engine="local")
+ab.run(flow, engine="local", workers={workers})
 """
 
 
-def test_ctrl_c_ends_a_run_and_keeps_what_was_committed(tmp_path: Path):
+@pytest.mark.parametrize("workers", [0, 2])
+def test_ctrl_c_ends_a_run_and_keeps_what_was_committed(tmp_path: Path, workers: int):
     script, errors = tmp_path / "endless.py", tmp_path / "errors.txt"
-    script.write_text(SCRIPT)
+    script.write_text(SCRIPT.replace("{workers}", str(workers)))
     command = [sys.executable, str(script)]
     with (
         errors.open("w") as told,
-        start_process(command, stdout=subprocess.PIPE, stderr=told) as process,
+        start_process(
+            command, stdout=subprocess.PIPE, stderr=told, start_new_session=True
+        ) as process,
     ):
         try:
             assert process.stdout is not None
             first = [int(process.stdout.readline()) for _ in range(20)]
-            process.send_signal(signal.SIGINT)
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the workers as well
             rest = Side(process.stdout.read).end()
             process.wait(60)
         finally:
             process.kill()
     assert process.returncode in (130, -signal.SIGINT)
-    assert "KeyboardInterrupt" in errors.read_text()
+    assert errors.read_text().count("KeyboardInterrupt\n") == 1
     assert is_prefix([*first, *map(int, rest.split())])

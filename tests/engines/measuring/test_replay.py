@@ -1,6 +1,4 @@
-"""A source that replays rows, and tells the rate of a run in its steady state."""
-
-import pickle
+"""A source that replays rows, and the rate of runs that read it."""
 
 import pyarrow as pa
 import pytest
@@ -34,30 +32,10 @@ def test_no_more_rows_come_at_once_than_wished():
     assert source.read("replayed", 5, 5).batch["x"].to_pylist() == [0, 1]
 
 
-def test_the_rate_is_that_of_the_steady_part():
-    source = five()
-    # Fast at first, as long as queues fill; then ten rows a second.
-    source.notes = [(0.0, 0), (0.1, 1000), (0.2, 2000), (4.0, 2010), (5.0, 2020), (10.0, 2070)]
-    assert source.rate_per_s(warm_up=0.3) == pytest.approx(10)
-
-
-@pytest.mark.parametrize("notes", [[], [(1.0, 5)]])
-def test_too_little_read_tells_nothing(notes):
-    source = five()
-    source.notes = notes
-    assert source.rate_per_s(0.3) == 0
-
-
-def test_notes_stay_where_they_were_taken():
-    source = five()
-    source.read("replayed", 0, 2)
-    assert pickle.loads(pickle.dumps(source)).notes == []
-    assert len(source.notes) == 1
-
-
 def test_a_flow_replays_the_first_rows_of_its_source():
     flow = busy_flow(chain([OperatorProfile("a", 1.0)]), rows=None)
-    replayed, source = replaying(flow, 3000)
+    replayed = replaying(flow, 3000)
+    (source,) = replayed.sources().values()
     original = flow.graph.steps["source"].body.source.read("generated", 0, 3000).batch
     assert source.read("replayed", 0, 5000).batch.equals(original)
     assert replayed.fingerprint() == flow.fingerprint()
@@ -66,7 +44,7 @@ def test_a_flow_replays_the_first_rows_of_its_source():
 def test_a_short_source_is_replayed_whole():
     flow = Flow("short")
     flow.source("x", memory([{"x": 1}, {"x": 2}])).sink("out", collect())
-    _, source = replaying(flow, 100)
+    (source,) = replaying(flow, 100).sources().values()
     assert source.read("replayed", 0, 100).batch.num_rows == 2
 
 
@@ -75,11 +53,50 @@ def test_nothing_cannot_be_replayed():
         Replay(pa.record_batch({"x": pa.array([], pa.int64())}))
 
 
-def test_a_bench_runs_busy_operators_on_threads():
+def test_a_bench_runs_busy_operators_on_the_local_engine():
     bench = LocalBench(batch_rows=256, seconds=0.15)
     cheap = bench.rate_per_s(chain([OperatorProfile("a", CHEAP_US)], unit="us"), (1,), 1)
     dear = bench.rate_per_s(chain([OperatorProfile("a", 40 * CHEAP_US)], unit="us"), (1,), 1)
     assert cheap > 2 * dear > 0
+
+
+def test_the_rate_is_that_of_the_steady_part(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(local_bench, "LocalEngine", lambda *given: Scripted(clock))
+    monkeypatch.setattr(local_bench, "time", clock)
+    assert local_bench.steady_rate_per_s(None, None, seconds=10.0) == pytest.approx(10)
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    now_s = 0.0
+
+    def monotonic(self):
+        return self.now_s
+
+
+class Scripted:
+    """An engine that starts late, reads fast until its queues are full, then ten rows a second."""
+
+    def __init__(self, clock):
+        self._clock = clock
+
+    @property
+    def rows(self):
+        second = self._clock.now_s - 1
+        rows = max(0, min(5000 * second, 5000 + 10 * (second - 1)))
+        return rows, rows
+
+    def start(self, tell):
+        assert self._clock.now_s == 0
+
+    def wait(self, timeout_s):
+        self._clock.now_s += timeout_s
+        return False
+
+    def stop(self):
+        pass
 
 
 def test_a_switch_is_measured_with_small_jumbo_tuples_and_shared_out_over_large_ones(monkeypatch):

@@ -24,7 +24,6 @@ from anabranch.view.progress import Progress
 from anabranch.view.web.numbers import to_json
 from anabranch.view.web.observation import Look, RateWindow, seen_as_object, traffic
 from anabranch.view.web.timeline import MOST_ENTRIES, MOST_PLANS, Timeline
-from tests.waiting import wait_until
 from tests.view.web.made import (
     observed,
     paced_flow,
@@ -35,6 +34,7 @@ from tests.view.web.made import (
     small_start,
     times,
 )
+from tests.waiting import wait_until
 
 
 def story_of(*events):

@@ -12,6 +12,7 @@ that process ends.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import tempfile
@@ -158,8 +159,7 @@ class Mappings:
 
     def add(self, owner: int, segment: int, descriptor: int, size: int) -> None:
         """Map a segment of another process; the descriptor may be closed afterwards."""
-        memory = mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
-        self._segments[owner, segment] = pa.py_buffer(memory)
+        self._segments[owner, segment] = pa.py_buffer(mmap.mmap(descriptor, size))
 
     def open(self, owner: int, slot: Slot) -> list[pa.Buffer]:
         """Return the buffers of a slot, which is in use until none of them is referred to."""
@@ -169,6 +169,17 @@ class Mappings:
             pa.foreign_buffer(address + start, length, use) if length else _NOTHING
             for start, length in zip(slot.starts, slot.lengths, strict=True)
         ]
+
+    def open_writable(self, owner: int, slot: Slot) -> list[memoryview]:
+        """Return the buffers of a slot that has no other reader, who may write to them."""
+        memory = self._segments[owner, slot.segment]
+        use, address = _Use(memory, self.freed, owner, slot.id), memory.address
+        views = []
+        for start, length in zip(slot.starts, slot.lengths, strict=True):
+            bytes_ = (ctypes.c_ubyte * length).from_address(address + start)
+            bytes_.use = use  # type: ignore[attr-defined]  # lives as long as a view of the bytes
+            views.append(memoryview(bytes_).cast("B"))
+        return views
 
 
 class _Held:

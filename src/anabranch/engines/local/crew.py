@@ -265,8 +265,14 @@ class Crew:
                 return False
             return True
 
+        classes: list[type] = []  # pickled last, when it is complete
         try:
-            job = packed((main, arguments), is_kept_inside, by_value=True)
+            job = packed(
+                (main, arguments, classes),
+                is_kept_inside,
+                by_value=True,
+                take_class=classes.append,
+            )
         except Exception as error:
             raise _unsendable(error, steps or {}) from error
         mesh.send_all(

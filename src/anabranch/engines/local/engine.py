@@ -18,8 +18,9 @@ from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.cpu_topology import cpu_sockets, require_sockets, usable_cpus
 from anabranch.engines.engine import CHANGES, Options, caller_waits
 from anabranch.engines.latency import Latencies
+from anabranch.engines.local import forwarding
 from anabranch.engines.local.profiler import PERIOD_S
-from anabranch.engines.local.session import TICK_S, Session, WorkerLost
+from anabranch.engines.local.session import END_S, TICK_S, Session, WorkerLost
 from anabranch.engines.local.site import must_return
 from anabranch.engines.process_memory import keep_freed_memory
 from anabranch.errors import EngineError, Subject, in_words
@@ -132,17 +133,16 @@ class LocalEngine:
         require_sockets(self._plan, self._places)
         last = None if self._checkpoint is None else self._checkpoint.last
         self._ended = last is not None and last.ended
-        session = self._new_session()
+        version = -1 if last is None else last.version
+        shape = shape_of(self._flow)
+        session = self._session = self._new_session()
         try:
             session.start()
+            self._started_s = self._saved_s = time.monotonic()
+            self._tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version, shape))
         except BaseException:
             session.abandon()
             raise
-        self._session = session
-        self._started_s = self._saved_s = time.monotonic()
-        version = -1 if last is None else last.version
-        shape = shape_of(self._flow)
-        self._tell(RunStarted(self._flow.name, self.name, self._plan.to_json(), version, shape))
         if not self._inline:
             self._driver = threading.Thread(
                 target=self._drive, name=f"{self._flow.name}-driver", daemon=True
@@ -180,8 +180,17 @@ class LocalEngine:
         """Read no more, finish what is under way, fire nothing; from inside, do not wait."""
         self._stopping = True
         self._wake()
-        if threading.current_thread() is not self._driver:
-            self.wait()
+        if threading.current_thread() is self._driver:
+            return
+        # A worker that does not end is killed; a step in a thread of this process cannot be.
+        own_thread = self._workers == 0 and self._driver is not None
+        if not self.wait(DRAIN_S + END_S if own_thread else None):
+            raise EngineError(
+                forwarding.current.step or Subject("flow", self._flow.name),
+                f"a step that returns within {DRAIN_S + END_S:.0f} s",
+                "one that is still at work",
+                "let the functions of this step return; its thread was left behind",
+            )
 
     def _wake(self) -> None:
         if self._session is not None:
@@ -343,6 +352,7 @@ class LocalEngine:
             if checkpoint.last is not None:
                 self._plan = Plan.from_json(checkpoint.last.plan)
             self._session = self._new_session()
+            self._session.profiler.follow(session.profiler)
             self._session.start()
         except BaseException as again:
             self._fail(again)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.engines.checkpoint.sinks import OutboxStage
 from anabranch.engines.checkpoint.storage import Storage
+from anabranch.engines.cpu_topology import Pins, cpu_sockets
 from anabranch.engines.local import forwarding
 from anabranch.engines.local.mesh import COORDINATOR, Lost, Mesh
 from anabranch.engines.local.site import LocalSite
@@ -23,7 +24,7 @@ from anabranch.io.staged import MemoryStage
 from anabranch.planning.plan import Plan
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
-from anabranch.runtime.messages import Handover
+from anabranch.runtime.messages import Begin, Handover
 
 REPORT_S = 0.2
 """How often a worker reports what it has done."""
@@ -90,7 +91,11 @@ class Pong(NamedTuple):
 
 def work(mesh: Mesh, job: LocalJob) -> None:
     """Run the units of one worker until the coordinator ends the run."""
-    WorkerLoop(mesh, job).run()
+    loop = WorkerLoop(mesh, job)
+    try:
+        loop.run()
+    finally:
+        loop.abort()
 
 
 class WorkerLoop:
@@ -117,6 +122,7 @@ class WorkerLoop:
             profile=job.profile,
         )
         self._host = Host(mesh.number, topology, self._site)
+        self._pins = Pins(cpu_sockets())
         self._sent = self._received = 0
         self._reported_s = self._memory_s = time.monotonic()
 
@@ -128,7 +134,6 @@ class WorkerLoop:
             for sender, message in mesh.poll(0.0 if runnable else REPORT_S):
                 if isinstance(message, Lost):
                     if message.number == COORDINATOR:
-                        self._site.abort()
                         return
                 elif isinstance(message, Close):
                     self._close(message)
@@ -138,13 +143,27 @@ class WorkerLoop:
                 else:
                     self._received += sender != COORDINATOR
                     host.receive(message)  # type: ignore[arg-type]
+                    if isinstance(message, Begin):
+                        self.pin()
                     runnable = []
             if not runnable:
                 runnable = host.runnable()
             if runnable:
+                if host.outbox:
+                    self._send()
+                mesh.flush()  # a unit may take long, and others wait for messages
                 self._site.run(host, runnable[0])
             self._send()
             self._report_if_due()
+
+    def pin(self) -> None:
+        """Stay on the socket on which the plan places the units of this worker, if it is one."""
+        places = self._host.places()
+        self._pins.pin(places.pop() if len(places) == 1 else None)
+
+    def abort(self) -> None:
+        """Remove what was prepared for sinks and never shown."""
+        self._site.abort()
 
     def _send(self) -> None:
         for to, message in self._host.take_outbox():
@@ -174,7 +193,7 @@ class WorkerLoop:
         if close.show:
             for outflow in self._site.outflows.values():
                 outflow.show()
-        self._site.abort()
+        self.abort()
         self._mesh.send(COORDINATOR, self._site.measured(self._host))
         self._mesh.send(COORDINATOR, Closed())
         self._mesh.flush()

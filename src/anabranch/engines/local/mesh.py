@@ -37,7 +37,7 @@ ONE_BUFFER_BYTES = 256 << 10
 """Batches and tables up to this size become one buffer before they are copied."""
 
 # Kinds of frames.
-PLAIN, WITH_BUFFERS, WITH_SLOT, SEGMENT, RELEASE, INTRODUCTION = range(6)
+PLAIN, WITH_BUFFERS, WITH_SLOT, OWN_BUFFERS, OWN_SLOT, SEGMENT, RELEASE, INTRODUCTION = range(8)
 
 _WORD = 8
 _SEGMENT = struct.Struct("<QQ")
@@ -152,7 +152,7 @@ class Mesh:
 
     def wake(self) -> None:
         """Let `poll` return in the thread that waits there, or the next call if there is none."""
-        with suppress(BlockingIOError):  # it has been woken often enough
+        with suppress(OSError):  # it has been woken often enough, or it has been closed
             self._waking.send(b"\0")
 
     def flush(self) -> None:
@@ -219,8 +219,7 @@ class Mesh:
         if not peers:
             return
         buffers: list[pickle.PickleBuffer] = []
-        # Whoever gets a copy may write to its arrays, so they are not left in shared memory.
-        data = packed(message, _kept_inside if by_value else buffers.append, by_value)
+        data = packed(message, buffers.append, by_value)
         if not buffers and len(data) < SHARED_PICKLE_FROM_BYTES:
             for peer in peers:
                 peer.wire.queue(PLAIN, data)
@@ -234,12 +233,16 @@ class Mesh:
             head = array("Q", [len(views), *map(len, views)]).tobytes()
             body = b"".join((head, *views, data))
             for peer in peers:
-                peer.wire.queue(WITH_BUFFERS, body)
+                peer.wire.queue(OWN_BUFFERS if by_value else WITH_BUFFERS, body)
             self._unsent.update(peers)
             return
-        self._send_slot(peers, self.arena.put(views, len(peers)), data)
+        if by_value:  # each gets a copy that it may write to
+            for peer in peers:
+                self._send_slot([peer], self.arena.put(views), data, OWN_SLOT)
+        else:
+            self._send_slot(peers, self.arena.put(views, len(peers)), data, WITH_SLOT)
 
-    def _send_slot(self, peers: Iterable[_Peer], slot: Slot, data: bytes) -> None:
+    def _send_slot(self, peers: Iterable[_Peer], slot: Slot, data: bytes, kind: int) -> None:
         words = array("Q", [len(slot.starts), *slot[:4], *slot.starts, *slot.lengths])
         body = words.tobytes() + data
         for peer in peers:
@@ -247,7 +250,7 @@ class Mesh:
                 descriptor, size = self.arena.descriptor(slot.segment)
                 peer.wire.queue(SEGMENT, _SEGMENT.pack(slot.segment, size), (descriptor,))
                 peer.has_segments.add(slot.segment)
-            peer.wire.queue(WITH_SLOT, body)
+            peer.wire.queue(kind, body)
             peer.holds.add(slot.id)
             self._unsent.add(peer)
 
@@ -300,9 +303,10 @@ class Mesh:
         for kind, body, descriptors in peer.wire.receive():
             if kind == PLAIN:
                 self._inbox.append((peer.number, pickle.loads(body)))
-            elif kind == WITH_SLOT:
-                self._inbox.append((peer.number, self._read_slot(peer.number, body)))
-            elif kind == WITH_BUFFERS:
+            elif kind in (WITH_SLOT, OWN_SLOT):
+                message = self._read_slot(peer.number, body, writable=kind == OWN_SLOT)
+                self._inbox.append((peer.number, message))
+            elif kind in (WITH_BUFFERS, OWN_BUFFERS):
                 self._inbox.append((peer.number, _read_buffers(body)))
             elif kind == RELEASE:
                 for slot_id in body.cast("Q"):
@@ -317,13 +321,14 @@ class Mesh:
         if peer.wire.ended:
             self._lose(peer)
 
-    def _read_slot(self, owner: int, body: memoryview) -> object:
+    def _read_slot(self, owner: int, body: memoryview, writable: bool) -> object:
         count = body[:_WORD].cast("Q")[0]
         end = _WORD * (5 + 2 * count)
         words = body[_WORD:end].cast("Q").tolist()
         starts, lengths = tuple(words[4 : 4 + count]), tuple(words[4 + count :])
         slot = Slot(words[0], words[1], words[2], words[3], starts, lengths)
-        buffers = self._mappings.open(owner, slot)
+        opened = self._mappings.open_writable if writable else self._mappings.open
+        buffers: list[Any] = list(opened(owner, slot))
         data = body[end:] if len(body) > end else buffers.pop()
         return pickle.loads(data, buffers=buffers)
 
@@ -346,7 +351,10 @@ def connect_pair(one: Mesh, other: Mesh) -> None:
 
 
 def packed(
-    message: object, take_buffer: Callable[[pickle.PickleBuffer], object], by_value: bool = False
+    message: object,
+    take_buffer: Callable[[pickle.PickleBuffer], object],
+    by_value: bool = False,
+    take_class: Callable[[type], object] = id,
 ) -> bytes:
     """Return a message as bytes, but for its buffers.
 
@@ -354,13 +362,20 @@ def packed(
         message: What is packed.
         take_buffer: Called with each buffer, which is then left out, unless it returns True.
         by_value: Whether to use cloudpickle.
+        take_class: Called with each class of `__main__` that cloudpickle sends.
     """
     file = io.BytesIO()
     pickler: Any
     if by_value:
         import cloudpickle
 
-        pickler = cloudpickle.Pickler(file, 5, buffer_callback=take_buffer)
+        class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+            def reducer_override(self, value: object) -> Any:
+                if isinstance(value, type) and value.__module__ == "__main__":
+                    take_class(value)
+                return super().reducer_override(value)
+
+        pickler = Pickler(file, 5, buffer_callback=take_buffer)
         pickler.dispatch_table = pickler.dispatch_table.new_child(_REDUCERS)
     else:
         pickler = pickle.Pickler(file, 5, buffer_callback=take_buffer)
@@ -369,16 +384,12 @@ def packed(
     return file.getvalue()
 
 
-def _kept_inside(_: pickle.PickleBuffer) -> bool:
-    return True
-
-
 def _read_buffers(body: memoryview) -> object:
     count = body[:_WORD].cast("Q")[0]
     start = _WORD * (1 + count)
     buffers = []
     for length in body[_WORD:start].cast("Q"):
-        buffers.append(bytes(body[start : start + length]))
+        buffers.append(bytearray(body[start : start + length]))
         start += length
     return pickle.loads(body[start:], buffers=buffers)
 

@@ -113,7 +113,7 @@ class Measured:
         units: By unit, its totals; units that have left keep theirs.
         loads: By region, how the tuples that were dealt out since the last report fall on buckets.
         rows_written: By sink, how many tuples have come to it.
-        process_s: Processor seconds of the process.
+        process_s: Processor seconds of the process since the run began.
         memory_bytes: Its memory, of shared pages its part; None where the system does not tell.
     """
 

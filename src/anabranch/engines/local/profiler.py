@@ -14,6 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 
 from anabranch.engines.cpu_topology import usable_cpus
 from anabranch.engines.latency import Latencies
@@ -71,7 +72,7 @@ class Profiler:
         self._before: dict[Place, UnitReading] = {}
         self._process_s: dict[int, float] = {}
         self._loads: dict[str, list[Loads]] = defaultdict(list)
-        self._queues: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._queues: dict[str, dict[int, list[tuple[int, int]]]] = {}
         self._live: dict[UnitId, Mapping[str, Counters]] = {}
         self._memory: dict[int, int] = {}
         self._written_before = 0
@@ -91,11 +92,15 @@ class Profiler:
                 jumbos, rows = queues.get(unit.region, (0, 0))
                 queues[unit.region] = (jumbos + reading.queue[0], rows + reading.queue[1])
         for region, queue in queues.items():
-            self._queues[region].append(queue)
+            self._queues.setdefault(region, {}).setdefault(host, []).append(queue)
         for region, loads in measured.loads.items():
             self._loads[region].append(loads)
         if measured.memory_bytes is not None:
             self._memory[host] = measured.memory_bytes
+
+    def follow(self, other: Profiler) -> None:
+        """Go on after the last look of another session of the same run."""
+        self.number, self.looked_s = other.number, other.looked_s
 
     def forget_counters(self, unit: UnitId) -> None:
         """A unit has ended an epoch: what it counted is with the coordinator now."""
@@ -156,11 +161,10 @@ class Profiler:
                     work, came = steps[step], totals.rows_in - before.rows_in
                     cpu_s = totals.cpu_s - before.cpu_s
                     work.cpu_s += cpu_s
-                    # Every replica of a shared region sees every tuple, which is still one tuple.
-                    together = max(work.rows_in, came) if step in self._shared else None
-                    work.rows_in = work.rows_in + came if together is None else together
+                    # Every replica of a shared region gets every tuple: the first one's count.
+                    if step not in self._shared or unit.replica == 0:
+                        work.rows_in += came
                     work.rows_out += totals.rows_out - before.rows_out
-                    units[unit].rows_in += came
                     if unit.region not in self._coordinator.sources:
                         idle[unit, step] = max(0.0, totals.held_s - before.held_s - cpu_s)
                 self._before[host, unit] = _copied(now)
@@ -265,10 +269,11 @@ class Profiler:
         elapsed_s: float,
     ) -> tuple[RegionMetrics, ...]:
         loads, self._loads = self._loads, defaultdict(list)
+        queues, self._queues = self._queues, {}
         found = []
         for region in plan.regions:
             name = region.region
-            lengths = self._queues.pop(name, None) or [(0, 0)]
+            by_host = queues.get(name, {}).values()
             rate = steps[region.pipelines[0][0]].rows_in / elapsed_s
             spent = [
                 max((w.busy_s for u, w in units.items() if u[:2] == (name, r)), default=0.0)
@@ -279,8 +284,8 @@ class Profiler:
                     name,
                     region.replicas,
                     rate,
-                    queue_jumbos=sum(jumbos for jumbos, _ in lengths) / len(lengths),
-                    queue_rows=sum(rows for _, rows in lengths) / len(lengths),
+                    queue_jumbos=sum(fmean(jumbos for jumbos, _ in each) for each in by_host),
+                    queue_rows=sum(fmean(rows for _, rows in each) for each in by_host),
                     replica_busy=tuple(min(1.0, each / elapsed_s) for each in spent),
                     bucket_rows=bucket_rows(loads[name]),
                     hottest_key=hottest_key(loads[name]),
@@ -313,8 +318,8 @@ def _copied(reading: UnitReading) -> UnitReading:
 def turns_s(own_s: float, others_s: float, elapsed_s: float) -> float:
     """How long a process waits until it is its turn, where others work so much beside it.
 
-    A machine whose processors are not all taken makes nobody wait. One that others take a part of
-    serves slower by that part, and nobody waits longer than the others work.
+    Processors that others take a part of serve slower by that part, and nobody waits longer than
+    the others work.
 
     Example:
         >>> turns_s(0.5, 0.0, 1.0)

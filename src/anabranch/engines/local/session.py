@@ -7,6 +7,7 @@ session; when a worker dies, a run with a checkpoint goes on from its last versi
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from threading import Event
@@ -38,7 +39,7 @@ from anabranch.planning.plan import Plan
 from anabranch.runtime.coordinator import Coordinator, Passage
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
-from anabranch.runtime.messages import HOME, Done, Handover, Message, Report
+from anabranch.runtime.messages import HOME, Acks, Done, Finished, Handover, Message, Report
 
 TICK_S = 0.05
 """The longest that a turn waits."""
@@ -116,8 +117,9 @@ class Session:
         )
         self._home = Host(HOME, self._topology, self._site)
         self.profiler = Profiler(self._topology, self.coordinator, latencies)
-        self._version = 0
         self.rows_shown = 0
+        self._shown = dict.fromkeys(flow.sinks(), 0)  # by sink, the version that is visible
+        self._early: dict[str, dict[int, Prepared]] = {}
         self._closed: set[int] = set()
         self._pings = 0
         self._pongs: dict[int, Pong] = {}
@@ -173,15 +175,19 @@ class Session:
             self._mesh = Mesh(HOME)
         numbers = crew.extend(self._mesh, new)
         steps = {name: step.body for name, step in self._flow.graph.steps.items()}
-        crew.run(self._mesh, work, self._job, steps=steps, to=numbers)
+        try:
+            crew.run(self._mesh, work, self._job, steps=steps, to=numbers)
+        except BaseException:
+            self._closed.update(numbers)  # without a job they have nothing to end
+            raise
 
     # Requests
 
     def wake(self) -> None:
         """Let a turn that waits in another thread go on."""
         self._woken.set()
-        if self._mesh is not None:
-            self._mesh.wake()
+        if (mesh := self._mesh) is not None:  # the session may end meanwhile
+            mesh.wake()
 
     def request(self, plan: Plan) -> None:
         """Ask for another plan; with a checkpoint a version is saved before it."""
@@ -254,8 +260,12 @@ class Session:
                 self._woken.wait(wait_s)
             self._woken.clear()
             return
-        for sender, message in self._mesh.poll(wait_s):
-            self._take(sender, message)
+        messages = deque(self._mesh.poll(wait_s))
+        try:
+            while messages:
+                self._take(*messages.popleft())
+        finally:
+            self._mesh.put_back(messages)  # what comes after an error is for `close`
         self._settle()
 
     def _take(self, sender: int, message: object) -> None:
@@ -271,6 +281,7 @@ class Session:
             if message.number == self._pings:
                 self._pongs[sender] = message
         elif isinstance(message, Failed):
+            self._closed.add(sender)
             message.error.add_note(f"in worker {sender}:\n{message.traceback}")
             raise message.error
         elif isinstance(message, Lost):
@@ -282,12 +293,28 @@ class Session:
             self._home.receive(message)  # type: ignore[arg-type]
 
     def _report(self, message: Report) -> None:
-        self._reported_s = time.monotonic()
-        self._asked_s = None
+        now_s = time.monotonic()
+        if self._is_progress(message):
+            self._reported_s, self._asked_s, self._last_pongs = now_s, None, {}
         self._unsaved = True
         if isinstance(message, Done):
             self.profiler.forget_counters(message.unit)
-        self.coordinator.receive(message, self._reported_s)
+        self.coordinator.receive(message, now_s)
+        if isinstance(message, Finished) and self._checkpoint is None:  # nothing is read again
+            self.coordinator.sources[message.reader.region].forget_arrivals()
+
+    def _is_progress(self, message: Report) -> bool:
+        """Whether a report shows that sources that are held up may go on by themselves.
+
+        Another source that has a row now and then does not count.
+        """
+        if isinstance(message, Acks):
+            names = {chunk.source for chunk in message.changes}
+        elif isinstance(message, Finished):
+            names = {message.reader.region}
+        else:
+            return True
+        return any(self.coordinator.sources[name].held_up for name in names)
 
     def _lost(self, number: int) -> WorkerLost:
         worker = self._workers[number - 1]
@@ -295,7 +322,7 @@ class Session:
         return WorkerLost(
             Subject("engine", f"local, worker {number}") if step is None else step,
             "a worker process that works until the run ends",
-            f"process {worker.pid} {worker.describe_exit()}",
+            f"worker {number} (process {worker.pid}) {worker.describe_exit()}",
             "run with a checkpoint, which lets a run go on from its last version; a worker that is "
             "killed by SIGKILL may have used too much memory",
         )
@@ -372,12 +399,18 @@ class Session:
     # Sinks and versions
 
     def _show(self, prepared: Prepared) -> None:
-        """Make rows visible, in a run without a checkpoint."""
-        sink = self._flow.sinks()[prepared.sink]
-        self._version += 1
-        sink.commit(self._version, [prepared.receipt], self._stage)
-        self._stage.discard([prepared.receipt])
-        self._note_shown(prepared.ages)
+        """Make rows visible, in a run without a checkpoint.
+
+        Where a sink moves to another worker, the messages of the two may overtake each other.
+        """
+        early = self._early.setdefault(prepared.sink, {})
+        early[prepared.version] = prepared
+        while (following := early.pop(self._shown[prepared.sink] + 1, None)) is not None:
+            self._shown[prepared.sink] += 1
+            sink = self._flow.sinks()[prepared.sink]
+            sink.commit(following.version, [following.receipt], self._stage)
+            self._stage.discard([following.receipt])
+            self._note_shown(following.ages)
 
     def _note_shown(self, ages: Sequence[tuple[float, int]]) -> None:
         now_s = time.monotonic()
@@ -467,6 +500,8 @@ class Session:
                 for sender, message in mesh.poll(TICK_S):
                     if isinstance(message, Lost):
                         expected.discard(message.number)
+                    elif isinstance(message, Failed) and not show_rest:
+                        self._closed.add(sender)  # the run has failed already
                     elif isinstance(message, Printed | Logged | Measured | Closed) or (
                         show_rest and isinstance(message, Prepared | Failed)
                     ):

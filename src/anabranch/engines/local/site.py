@@ -28,6 +28,7 @@ class Prepared:
     """Rows of a sink that a run without a checkpoint makes visible now."""
 
     sink: str
+    version: int
     receipt: Receipt
     ages: Ages
 
@@ -59,13 +60,14 @@ class SinkOutflow:
         self._writer: SinkWriter | None = None
         self._ages: list[tuple[float, int]] = []
         self._shown_s = time.monotonic()
+        self._shown = 0  # how often rows were shown
         self.epoch = 0
         self.rows = 0
 
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         """Prepare rows, and show them if it is time to."""
         if self._writer is None:
-            name = f"{0:012d}-{uuid4().hex}"
+            name = f"{self._shown + 1:012d}-{uuid4().hex}"
             if self._storage is not None:
                 name = self._storage.attempt(self._storage.version(self.epoch), self._name)
             self._writer = self._sink.writer(self._schema, name, self._stage)
@@ -78,6 +80,15 @@ class SinkOutflow:
         """The stream is over."""
         self.show()
 
+    def leave(self) -> int:
+        """Another process goes on with the sink."""
+        self.show()
+        return self._shown
+
+    def follow(self, written: int) -> None:
+        """Go on with the versions of another process."""
+        self._shown = max(self._shown, written)
+
     def show_if_due(self) -> None:
         """Show rows that have waited long enough."""
         if self._ages and time.monotonic() - self._shown_s >= self._every_s:
@@ -89,7 +100,8 @@ class SinkOutflow:
             self._shown_s = time.monotonic()
             receipt, ages = self.take()
             if receipt is not None:
-                self._show(Prepared(self._name, receipt, ages))
+                self._shown += 1
+                self._show(Prepared(self._name, self._shown, receipt, ages))
 
     def take(self) -> tuple[Receipt | None, Ages]:
         """Finish what was prepared so far."""
@@ -136,6 +148,7 @@ class LocalSite:
         profile: bool = True,
     ) -> None:
         self._cpu_clock = cpu_clock
+        self._process_s = time.process_time()  # a worker may have done other jobs before
         self._topology, self._stage, self._storage = topology, stage, storage
         self._show, self._note, self._profile = show, enter, profile
         self._step: str | None = None
@@ -175,6 +188,7 @@ class LocalSite:
         """Bring back the state of a unit; its changes are noted from now on."""
         waiting: Sequence[Jumbo | None] = ()
         if self._storage is not None:
+            self._storage.forget(unit)
             if first:
                 inputs = self._topology.contexts[channel.region.steps[0]].inputs
                 schemas = [given.schema for given in inputs]
@@ -233,7 +247,7 @@ class LocalSite:
             readings,
             {name: loads.look() for name, loads in host.loads.items()},
             {name: outflow.rows for name, outflow in self.outflows.items()},
-            time.process_time(),
+            time.process_time() - self._process_s,
             process_memory() if memory else None,
         )
 

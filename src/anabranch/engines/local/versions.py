@@ -127,6 +127,13 @@ class UnitStorage:
         )
         return [] if unit.pipeline else waiting
 
+    def forget(self, unit: UnitId) -> None:
+        """Write a unit whole the next time: its state has come from others.
+
+        They may have written it under other labels, whose files are gone by then.
+        """
+        self._chains.pop(unit, None)
+
     def _save_state(self, version: int, unit: Unit) -> StateFile | None:
         channel = unit.channel
         buckets = buckets_of(channel)

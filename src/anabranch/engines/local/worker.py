@@ -71,7 +71,10 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Job:
-    """A function with its arguments, packed by cloudpickle, and the buffers that it refers to."""
+    """A function, its arguments and the classes of the user's `__main__` that they refer to.
+
+    They are packed by cloudpickle; the buffers that they refer to are beside them.
+    """
 
     surroundings: Surroundings
     packed: Any
@@ -213,7 +216,7 @@ def _take_over(surroundings: Surroundings) -> None:
 
 def _unpacked(job: Job) -> tuple[Callable[..., object], tuple[Any, ...]]:
     try:
-        main, arguments = pickle.loads(job.packed, buffers=job.buffers)
+        main, arguments, classes = pickle.loads(job.packed, buffers=job.buffers)
     except Exception as error:
         raise EngineError(
             Subject("engine", "local"),
@@ -221,6 +224,9 @@ def _unpacked(job: Job) -> tuple[Callable[..., object], tuple[Any, ...]]:
             f"{type(error).__name__}: {error}",
             "define them in the script itself, or in a module that sys.path leads to",
         ) from error
+    # State with objects of the user's script is pickled by the names of their classes.
+    for each in classes:
+        setattr(sys.modules["__main__"], each.__name__, each)
     return main, arguments
 
 

@@ -10,7 +10,6 @@ wrong order shows in what comes out.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -324,10 +323,8 @@ def _mixed(rows: Rows, numbers: Rows) -> Rows:
     return _hashed(rows ^ (numbers << 20), 1).astype(np.int64)
 
 
-# A source that replays rows from memory without end, and notes when they are read.
-#
-# For measurements: reading costs next to nothing, and the rate of a run in its steady state follows
-# from the notes, without the time that starting and ending take.
+# A source that replays rows from memory without end, for measurements: reading costs next to
+# nothing.
 
 PART = "replayed"
 
@@ -348,11 +345,6 @@ class Replay(Source):
         if not batch.num_rows:
             raise BuildError(Subject("argument", "rows"), "rows to replay", "none", "give it some")
         self._batch, self._most_rows = batch, most_rows or batch.num_rows
-        self.notes: list[tuple[float, int]] = []
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Who reads in another process takes notes of its own."""
-        return {**self.__dict__, "notes": []}
 
     @property
     def schema(self) -> pa.Schema:
@@ -375,32 +367,15 @@ class Replay(Source):
 
     def read(self, part: str, start: int, rows: int) -> Chunk:
         """Rows up to the next time that they begin anew."""
-        self.notes.append((time.perf_counter(), start))
         most = min(rows, self._most_rows)
         return Chunk(self._batch.slice(start % self._batch.num_rows, most))
 
     def extent(self, part: str) -> Extent:
         """Any row is at hand."""
-        return Extent(None, seekable=True)
-
-    def rate_per_s(self, warm_up: float) -> float:
-        """Rows a second, from a part of the time on; 0 if too little was read to tell.
-
-        Readers run ahead of the rest by a few jumbo tuples and then keep pace with it, so the first
-        part of a run tells nothing.
-        """
-        notes = sorted(self.notes)
-        if not notes:
-            return 0.0
-        begin = notes[0][0] + warm_up * (notes[-1][0] - notes[0][0])
-        steady = [note for note in notes if note[0] >= begin]
-        if len(steady) < 2:
-            return 0.0
-        (first_s, first), (last_s, last) = steady[0], steady[-1]
-        return (last - first) / (last_s - first_s)
+        return Extent(None, exact=True, seekable=True)
 
 
-def replaying(flow: Flow, rows: int, most_rows: int | None = None) -> tuple[Flow, Replay]:
+def replaying(flow: Flow, rows: int, most_rows: int | None = None) -> Flow:
     """The same flow, with the first rows of its only source replayed from memory."""
     sources = flow.sources()
     if len(sources) != 1:
@@ -415,5 +390,4 @@ def replaying(flow: Flow, rows: int, most_rows: int | None = None) -> tuple[Flow
         if chunk is None or not chunk.batch.num_rows:
             break
         batches.append(chunk.batch)
-    replay = Replay(pa.concat_batches(batches), most_rows)
-    return flow.reading({name: replay}), replay
+    return flow.reading({name: Replay(pa.concat_batches(batches), most_rows)})

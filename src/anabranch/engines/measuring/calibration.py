@@ -4,17 +4,21 @@ Pipelined Fission (Gedik, Özsema, Öztürk), §5.3.1 and 5.3.2: throughputs of 
 the thread switching overhead (eq. 15 to 17) and the replication cost (eq. 18 and 19, whose printed
 denominator is a misprint: it follows from 18).
 
-Deviation: the paper takes it that threads on cores of their own do not slow each other down. On a
-small machine they do, and that is the machine's doing, not the engine's. So a number of threads
-counts as the cores that it is worth (`effective`); where cores are independent and there are
-enough of them, the equations are the paper's. The threads of source and sink are not counted: with
-fewer than four cores, what these spend on handing tuples over is found in δ and c_p as well, which
-can make δ twice what it is.
+Deviations:
+- The paper's pipelines and replicas are threads. On the local engine they are on worker processes:
+  its thread switching overhead is what handing tuples to another process costs.
+- The paper assumes that threads on cores of their own do not slow each other down. On a small
+  machine they do, and the machine is the reason, not the engine. So a number of threads counts as
+  the cores that it is worth (`effective`); where cores are independent and there are enough of
+  them, the equations are the paper's.
+- What source and sink do is not counted: what they spend on handing tuples over is found in δ and
+  c_p as well, which can make δ twice what it is.
 """
 
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import log2
@@ -22,8 +26,8 @@ from typing import Protocol
 
 from anabranch.engines.cpu_topology import cpu_sockets
 from anabranch.engines.engine import Options
-from anabranch.engines.local.engine import BATCH_ROWS, LocalEngine
-from anabranch.engines.measuring.busy_flows import SOURCE, Replay, busy_flow, replaying
+from anabranch.engines.local.engine import LocalEngine
+from anabranch.engines.measuring.busy_flows import SOURCE, busy_flow, replaying
 from anabranch.engines.measuring.processor import (
     clock_ghz,
     copying_mb_s,
@@ -36,6 +40,7 @@ from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
 from anabranch.planning.regions import RegionKind, regions
+from anabranch.planning.starting import LOCAL_BATCH_ROWS
 
 REPEATS = 5
 PROBE_S = 0.05
@@ -174,6 +179,10 @@ def parallel_share(cores: int) -> float:
 # Busy flows on the local engine, timed in their steady state.
 
 WARM_UP = 0.3
+"""Part of the time that is not counted: readers first fill the queues."""
+FIRST_ROWS_S = 10.0
+"""How long a run may take until rows have come to its sink: new workers need a moment to start."""
+POLL_S = 0.01
 BATCHES_HELD = 8
 
 SWITCH_ROWS = 1024
@@ -188,25 +197,26 @@ class LocalBench:
         seconds: How long each program runs.
     """
 
-    def __init__(self, batch_rows: int = BATCH_ROWS, seconds: float = 0.4) -> None:
+    def __init__(self, batch_rows: int = LOCAL_BATCH_ROWS, seconds: float = 0.4) -> None:
         self._batch_rows, self._seconds = batch_rows, seconds
 
     def rate_per_s(self, profile: Profile, pipelines: Sequence[int], replicas: int) -> float:
         """The rate of a region that is cut so and has so many replicas."""
-        flow, source = replaying(busy_flow(profile, None), BATCHES_HELD * self._batch_rows)
+        flow = replaying(busy_flow(profile, None), BATCHES_HELD * self._batch_rows)
         plan = Plan.sequential(flow).with_source(SOURCE, batch_rows=self._batch_rows)
         region = next(
             r for r in regions(flow) if r.kind not in (RegionKind.SOURCE, RegionKind.SINK)
         )
         plan = plan.with_replicas(region.name, replicas).with_pipelines(region.name, *pipelines)
-        return steady_rate_per_s(flow, plan, source, self._seconds)
+        return steady_rate_per_s(flow, plan, self._seconds)
 
 
 def calibrate_local(machine: Machine, batch_rows: int, repeats: int = REPEATS) -> Calibrated:
     """Overheads of the local engine, with jumbo tuples of so many rows.
 
-    Threads hand over jumbo tuples by reference, so a switch is paid per jumbo tuple. It is measured
-    with small ones, where it shows, and shared out over the larger ones.
+    Worker processes hand over jumbo tuples through shared memory, and most of the cost is paid per
+    jumbo tuple. It is measured with small ones, where it shows, and divided among the tuples of
+    larger ones.
     """
     benches = LocalBench(batch_rows), LocalBench(SWITCH_ROWS)
     found = calibrate(benches[0], machine, repeats, benches[1])
@@ -214,12 +224,17 @@ def calibrate_local(machine: Machine, batch_rows: int, repeats: int = REPEATS) -
     return replace(found, thread_switch=(low, median, high))
 
 
-def steady_rate_per_s(flow: Flow, plan: Plan, source: Replay, seconds: float) -> float:
-    """Tuples a second that a flow takes in from a source that replays, once it is under way."""
+def steady_rate_per_s(flow: Flow, plan: Plan, seconds: float) -> float:
+    """Return the tuples a second that a flow without end reads, once it is under way."""
     engine = LocalEngine(flow, plan, Options())
-    source.notes.clear()
     engine.start(lambda event: None)
-    engine.wait(seconds)
-    rate = source.rate_per_s(WARM_UP)
-    engine.stop()
-    return rate
+    try:
+        until_s = time.monotonic() + FIRST_ROWS_S
+        while not engine.rows[1] and time.monotonic() < until_s and not engine.wait(POLL_S):
+            pass
+        engine.wait(WARM_UP * seconds)
+        before, since_s = engine.rows[0], time.monotonic()
+        engine.wait((1 - WARM_UP) * seconds)
+        return (engine.rows[0] - before) / (time.monotonic() - since_s)
+    finally:
+        engine.stop()

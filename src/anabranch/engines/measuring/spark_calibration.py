@@ -221,7 +221,7 @@ def _trials(
     pads = tuple(f"pad{number}" for number in range(columns - 1))
     count = OperatorProfile("count", CHEAP_US, state=StateKind.PARTITIONED, key=("key",))
     made = chain([OperatorProfile("pass", CHEAP_US, key=pads), count], unit="us")
-    flow, _ = replaying(busy_flow(made, None), max(sizes))
+    flow = replaying(busy_flow(made, None), max(sizes))
     plan = Plan.sequential(flow)
     cases = {
         f"{rows} rows, {copies} replicas": (rows, copies) for rows in sizes for copies in replicas
