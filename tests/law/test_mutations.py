@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,8 +119,8 @@ def skip_a_row_after_a_crash(patch: Patch) -> None:
     restore = Dispenser.restore
 
     def ahead(self: Dispenser, offsets: Any) -> None:
-        moved = {part: row + 1 if row > 0 else row for part, row in offsets["open"].items()}
-        restore(self, {**offsets, "open": moved})
+        moved = {part: row + 1 if row > 0 else row for part, row in offsets.open.items()}
+        restore(self, replace(offsets, open=moved))
 
     patch.setattr(Dispenser, "restore", ahead)
 

@@ -11,19 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from anabranch.columns.schemas import without_dictionaries
+from anabranch.io.offsets import Cursor, SourceOffsets
 from anabranch.io.reader import last_word, place, placed
 from anabranch.io.source import Source
 from anabranch.state.positions import FIRST, Jumbo, Root, end
 
 SLACK = 1.25  # a part that is a little larger than the budget is taken whole
-
-
-@dataclass(frozen=True)
-class Cursor:
-    """How far a source was read: the next part and its next row."""
-
-    part: int = 0
-    row: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,24 +42,29 @@ class Stop:
         return Cursor(self.part + 1, 0) if self.over else Cursor(self.part, self.row)
 
 
-def take(source: Source, cursor: Cursor, budget: int, readers: int) -> list[list[Slice]]:
-    """Choose about `budget` rows from the cursor on, and share them out among readers.
+def take(source: Source, offsets: SourceOffsets, budget: int, readers: int) -> list[list[Slice]]:
+    """Choose about `budget` rows from the offsets on, and share them out among readers.
 
     Example:
         >>> from anabranch.io import memory
         >>> rows = memory([{"x": x} for x in range(10)])
-        >>> take(rows, Cursor(), budget=6, readers=2)
+        >>> take(rows, SourceOffsets(), budget=6, readers=2)
         [[Slice(part=0, start=0, rows=3)], [Slice(part=0, start=3, rows=3)]]
     """
-    return _shared_out(source, _stretch(source, cursor, budget), budget, readers)
+    return _shared_out(source, _stretch(source, offsets, budget), budget, readers)
 
 
-def _stretch(source: Source, cursor: Cursor, budget: int) -> list[Slice]:
+def _stretch(source: Source, offsets: SourceOffsets, budget: int) -> list[Slice]:
     """Whole parts while they fit; a run of rows of the first one when it does not."""
     parts = source.parts()
     chosen: list[Slice] = []
-    part, row, left = cursor.part, cursor.row, budget
-    while part < len(parts) and left > 0:
+    left = budget
+    for part in range(offsets.cursor.part, len(parts)):
+        row = offsets.start(part)
+        if row is None:
+            continue
+        if left <= 0:
+            break
         known = source.extent(parts[part])
         rest = None if known.rows is None else max(known.rows - row, 0)
         if known.growing and rest is not None:
@@ -79,7 +77,6 @@ def _stretch(source: Source, cursor: Cursor, budget: int) -> list[Slice]:
             return [*chosen, Slice(part, row, left)]
         else:
             break
-        part, row = part + 1, 0
     return chosen
 
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from anabranch.flow import Flow
 from anabranch.graph import Role
+from anabranch.io.offsets import SourceOffsets
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
-from anabranch.runtime.dispenser import Dispenser, Offsets, acknowledge
+from anabranch.runtime.dispenser import Dispenser, acknowledge
 from anabranch.runtime.epochs import Epochs
 from anabranch.runtime.layout import Layout, Topology
 from anabranch.runtime.messages import (
@@ -52,7 +53,7 @@ class Passage:
     epoch: int
     before: Plan
     plan: Plan
-    offsets: dict[str, Offsets]
+    offsets: dict[str, SourceOffsets]
     saves: bool
     saved: dict[UnitId, Any] = field(default_factory=dict)
     done: set[UnitId] = field(default_factory=set)
@@ -84,7 +85,7 @@ class Coordinator:
         *,
         limit: int | None = None,
         now_s: float = 0.0,
-        offsets: Mapping[str, Offsets] | None = None,
+        offsets: Mapping[str, SourceOffsets] | None = None,
         counters: Mapping[str, Counters] | None = None,
         epoch: int = 0,
         claim_rows: Callable[[int], int] = int,

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
 
+from anabranch.io.offsets import SourceOffsets
 from anabranch.io.reader import place
 from anabranch.io.source import Extent, Source, unread
 from anabranch.planning.plan import SourcePlan
@@ -39,9 +39,6 @@ LINGER_S = 0.002
 """How long rows that are due are gathered for a larger batch."""
 NAP_S = 0.01
 """How long a part that had no more rows is not asked again."""
-
-Offsets = dict[str, Any]
-"""How far a source was read, in values that JSON gives back as they were."""
 
 
 class Dispenser:
@@ -81,7 +78,7 @@ class Dispenser:
         self._due_since: float | None = None
         self._stamp: int | None = None
         self.lag_ms: float | None = None
-        self._stopped = False
+        self._stopped = self._closed = False
         self.begin(0, SourcePlan(name))
 
     def begin(self, epoch: int, plan: SourcePlan) -> None:
@@ -136,24 +133,18 @@ class Dispenser:
         """Give nothing out any more; the stream does not end by that."""
         self._stopped = True
 
-    def offsets(self) -> Offsets:
+    def offsets(self) -> SourceOffsets:
         """Where to read on, once all claims are finished."""
         self._saved = self._given
-        offsets: Offsets = {
-            "open": {str(part): row for part, row in self._next.items()},
-            "unopened": self._unopened,
-            "rows": self._given,
-        }
-        if self._source.arrivals is not None:
-            offsets["stamp"] = self._source.arrivals.latest or self._stamp
-        return offsets
+        arrivals = self._source.arrivals
+        stamp = None if arrivals is None else arrivals.latest or self._stamp
+        return SourceOffsets(dict(self._next), self._unopened, self._given, self.over, stamp)
 
-    def restore(self, offsets: Offsets) -> None:
+    def restore(self, offsets: SourceOffsets) -> None:
         """Read on from there; a source with a pace keeps it from now on."""
-        self._next = {int(part): row for part, row in offsets["open"].items()}
-        self._unopened = offsets["unopened"]
-        self._given = self._before = self._saved = offsets["rows"]
-        self._stamp = offsets.get("stamp")
+        self._next, self._unopened = dict(offsets.open), offsets.unopened
+        self._given = self._before = self._saved = offsets.rows
+        self._closed, self._stamp = offsets.over, offsets.stamp
         self._pace.go_on_behind(self._given)
 
     def forget_arrivals(self) -> None:
@@ -313,7 +304,7 @@ class Dispenser:
         rows = []
         # A claim may turn out shorter: only what was read for certain brings the limit near.
         read = self._given - self._claimed() - claiming
-        if self._limit is None or read < self._limit:
+        if not self._closed and (self._limit is None or read < self._limit):
             rows = [
                 (part, row)
                 for part, row in self._next.items()
@@ -360,7 +351,9 @@ class Dispenser:
 
     def _exhausted(self) -> bool:
         """Whether nothing is left to give out."""
-        return self._limit_reached() or (self._unopened >= len(self._parts) and not self._next)
+        if self._closed or self._limit_reached():
+            return True
+        return self._unopened >= len(self._parts) and not self._next
 
     def _claimed(self) -> int:
         """Rows of the claims that readers have not finished."""

@@ -20,12 +20,12 @@ import pyarrow as pa
 from anabranch.errors import BuildError, StateError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
+from anabranch.io.offsets import SourceOffsets
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind
 from anabranch.runtime.channel import Channel, Snapshot
 from anabranch.runtime.coordinator import Coordinator, Passage
-from anabranch.runtime.dispenser import Offsets
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
 from anabranch.runtime.messages import HOME, Message, Report, UnitId
@@ -82,7 +82,7 @@ class _Saved:
 
     epoch: int
     plan: Plan
-    offsets: dict[str, Offsets] = field(default_factory=dict)
+    offsets: dict[str, SourceOffsets] = field(default_factory=dict)
     units: dict[UnitId, tuple[Snapshot, bytes]] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)
     counters: dict[str, Counters] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from anabranch.engines.checkpoint.state_files import (
 from anabranch.errors import StateError
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
+from anabranch.io.offsets import SourceOffsets
 from anabranch.running import rollback, run
 
 WHOLE_EVERY = 4
@@ -35,7 +36,9 @@ def run_batch(checkpoint: Checkpoint, version: int) -> Manifest:
     file = write_file(checkpoint, version, attempt=0)
     last = checkpoint.last
     files = chain(last.state if last else (), [file])
-    manifest = Manifest(version, checkpoint.token, "{}", {"clicks": version}, files)
+    manifest = Manifest(
+        version, checkpoint.token, "{}", {"clicks": SourceOffsets(rows=version)}, files
+    )
     checkpoint.publish(manifest)
     return manifest
 
@@ -73,7 +76,7 @@ def test_another_run_goes_on_from_the_last_published_batch(opened):
     *_, last = run_batches(opened(), 0, 1, 2)
     again = opened()
     assert again.last == last
-    assert again.manifest(1).offsets == {"clicks": 1}
+    assert again.manifest(1).offsets == {"clicks": SourceOffsets(rows=1)}
     assert [read_state(again.storage, file) for file in again.last.state] == [
         {("count", 0): b"%d" % version} for version in (0, 1, 2)
     ]

@@ -7,13 +7,14 @@ from anabranch.engines.checkpoint.checksummed_json import seal, unseal
 from anabranch.engines.checkpoint.manifest import BatchLog, Manifest
 from anabranch.engines.checkpoint.state_files import StateFile
 from anabranch.errors import StateError
+from anabranch.io.offsets import SourceOffsets
 from anabranch.io.sink import PositionRange, Receipt
 
 MANIFEST = Manifest(
     version=12,
     token="7-1f3a",
     plan='{"flow": "visits"}',
-    offsets={"clicks": {"part": 0, "row": 2**53 + 1, "path": "ä/ \ud800"}},
+    offsets={"clicks": SourceOffsets({0: 2**53 + 1}, 1, 2**53 + 1), "ä": SourceOffsets(over=True)},
     state=(
         StateFile("s", "count", 1, 11, True, (0, 1, 2, 9), 100, 2**32 - 1),
         StateFile("t", "count", 0, 12, False, (3,), 7, 0),

@@ -6,8 +6,9 @@ import pyarrow as pa
 
 import anabranch as ab
 from anabranch.errors import SourceError
+from anabranch.io.offsets import SourceOffsets
 from anabranch.io.source import Chunk, Extent, Source
-from anabranch.io.splits import Cursor, Slice, take
+from anabranch.io.splits import Slice, take
 from tests.engines.spark.test_intake import Driver
 from tests.io.test_slices import SCHEMA
 
@@ -35,9 +36,9 @@ class Growing(Source):
 
 
 def test_a_slice_ends_at_the_last_row_that_has_come():
-    assert take(Growing(10), Cursor(0, 4), budget=100, readers=1) == [[Slice(0, 4, 6)]]
-    assert take(Growing(10), Cursor(0, 4), budget=3, readers=1) == [[Slice(0, 4, 3)]]
-    assert take(Growing(10), Cursor(0, 10), budget=3, readers=1) == [[]]
+    assert take(Growing(10), SourceOffsets({0: 4}, 1), budget=100, readers=1) == [[Slice(0, 4, 6)]]
+    assert take(Growing(10), SourceOffsets({0: 4}, 1), budget=3, readers=1) == [[Slice(0, 4, 3)]]
+    assert take(Growing(10), SourceOffsets({0: 10}, 1), budget=3, readers=1) == [[]]
 
 
 def test_there_is_no_batch_while_nothing_has_come():
@@ -72,7 +73,7 @@ def test_the_end_is_found_when_it_has_come():
 def test_a_limit_that_was_reached_before_ends_it_though_nothing_has_come_since():
     for limit in (3, 5):
         driver = Driver(Growing(5), rows=limit)
-        driver.intake.restore({"s0": [0, 5, 5, False, None]})
+        driver.intake.restore({"s0": SourceOffsets({0: 5}, 1, rows=5)})
         assert driver.batch(10)
         assert driver.intake.over
         assert driver.read["s0"] == []

@@ -13,8 +13,9 @@ from anabranch.engines.spark.intake import Intake, Share, shares_from_json, shar
 from anabranch.engines.spark.task_inputs import Program
 from anabranch.engines.spark.task_report import SourceRead, TaskReport
 from anabranch.flow import Flow
+from anabranch.io.offsets import Cursor, SourceOffsets
 from anabranch.io.source import Chunk, Extent
-from anabranch.io.splits import Cursor, SliceReader
+from anabranch.io.splits import SliceReader
 from anabranch.planning.plan import Plan
 from tests.io.test_slices import SCHEMA, Part, Parts, Place, parts
 
@@ -79,8 +80,8 @@ class Driver:
             rows += len(jumbo)
             self.read[name] += [tuple(row.values()) for row in jumbo.batch.to_pylist()]
         stops = [stop.cursor for stop in reader.stops]
-        start = self.intake.cursors()[name]
-        cursor = max(stops, key=lambda c: (c.part, c.row), default=start)
+        before = self.intake.offsets()[name]
+        cursor = before.read_to(max(stops, default=before.cursor)).cursor
         if share.over:
             cursor = Cursor(len(source.parts()), 0)
         return TaskReport(0, number, sources={name: SourceRead(rows, cursor)})
@@ -94,7 +95,7 @@ def test_every_row_of_every_source_is_read_once_and_then_it_is_over(sources, bud
     driver = Driver(*sources, readers=readers)
     driver.to_the_end(budget)
     assert list(driver.read.values()) == [source.places() for source in sources]
-    told = [rows for _, _, rows, *_ in driver.intake.offsets().values()]
+    told = [offsets.rows for offsets in driver.intake.offsets().values()]
     assert told == [len(source.places()) for source in sources]
 
 
@@ -111,7 +112,8 @@ def test_a_run_that_goes_on_from_a_manifest_reads_the_rest(sources, budgets, rea
     for budget in budgets:
         driver.batch(budget)
     following = Driver(*sources, readers=readers)
-    following.intake.restore(json.loads(json.dumps(driver.intake.offsets())))
+    saved = {name: json.dumps(each.to_json()) for name, each in driver.intake.offsets().items()}
+    following.intake.restore({n: SourceOffsets.from_json(json.loads(s)) for n, s in saved.items()})
     following.to_the_end(5)
     both = [driver.read[name] + following.read[name] for name in driver.read]
     assert both == [source.places() for source in sources]
@@ -139,7 +141,7 @@ def test_a_paced_source_gives_what_is_due_and_nothing_before():
 
 def test_a_paced_source_goes_on_from_where_it_was_at_its_own_pace():
     driver = Driver(numbers(rate_per_s=10))
-    driver.intake.restore({"s0": [0, 70, 70, False, None]})
+    driver.intake.restore({"s0": SourceOffsets({0: 70}, 1, rows=70)})
     driver.batch(100, elapsed_s=0.3)
     assert driver.read["s0"] == [(70,), (71,), (72,)]
 

@@ -20,8 +20,8 @@ from anabranch.engines.spark.task_report import (
     Work,
 )
 from anabranch.errors import EngineError
+from anabranch.io.offsets import Cursor
 from anabranch.io.sink import PositionRange, Receipt
-from anabranch.io.splits import Cursor
 from anabranch.operators.base import Counters, SkippedAt
 from anabranch.runtime.bucket_loads import Loads, OftenKey
 

@@ -2,7 +2,7 @@
 
     anabranch.json             the flow that owns the directory
     fence.json                 the run that owns it now
-    spark/                     Spark's own checkpoint
+    spark/                     Spark's own checkpoint; spark-12/ if Spark took over with version 12
     batches/000000000012.json  what batch 12 is going to do
     manifests/000000000012.json  what batch 12 did: the commit point
     state/                     state files, written by tasks
@@ -201,9 +201,11 @@ class Checkpoint:
 MANIFESTS = "manifests"
 LOGS = "batches"
 ROLLBACK = "rollback.json"
-SPARK_LOGS = ("spark/commits", "spark/offsets")
+SPARK = "spark"
+SPARK_LOGS = ("commits", "offsets")
 
 _DOCUMENT = re.compile(r"(\d{12,})\.json")
+_SPARK_FOLDER = re.compile(rf"{SPARK}(?:-(\d+))?")
 _SPARK_ENTRY = re.compile(r"\.?(\d+)(?:\.compact)?(?:\.crc)?")
 
 
@@ -288,13 +290,34 @@ def finish_rollback(storage: Storage) -> None:
     if data is None:
         return
     version = int(unseal(data, storage.named(ROLLBACK))["to"])
-    for folder in (*SPARK_LOGS, MANIFESTS, LOGS):
-        pattern = _SPARK_ENTRY if folder in SPARK_LOGS else _DOCUMENT
-        found = ((pattern.fullmatch(name), name) for name in storage.entries(folder))
-        later = [(int(m[1]), name) for m, name in found if m and int(m[1]) > version]
-        for _, name in sorted(later, reverse=True):  # the newest first: never a hole
-            storage.remove(f"{folder}/{name}")
+    for spark in storage.entries(""):
+        if (match := _SPARK_FOLDER.fullmatch(spark)) is not None:
+            for log in SPARK_LOGS:
+                last_batch = version - int(match[1] or 0)
+                _remove_after(storage, f"{spark}/{log}", _SPARK_ENTRY, last_batch)
+    for folder in (MANIFESTS, LOGS):
+        _remove_after(storage, folder, _DOCUMENT, version)
     storage.remove(ROLLBACK)
+
+
+def _remove_after(storage: Storage, folder: str, pattern: re.Pattern[str], last: int) -> None:
+    found = ((pattern.fullmatch(name), name) for name in storage.entries(folder))
+    later = [(int(m[1]), name) for m, name in found if m and int(m[1]) > last]
+    for _, name in sorted(later, reverse=True):  # the newest first: never a hole
+        storage.remove(f"{folder}/{name}")
+
+
+def spark_folder(batch_zero: int) -> str:
+    """The folder of Spark's own checkpoint, whose batch 0 makes such a version.
+
+    Spark numbers its batches without gaps. After versions of the local engine it has to begin
+    anew, in a folder of its own.
+
+    Example:
+        >>> spark_folder(0), spark_folder(12)
+        ('spark', 'spark-12')
+    """
+    return f"{SPARK}-{batch_zero}" if batch_zero else SPARK
 
 
 # Cleaning: removes what no version that is kept needs.

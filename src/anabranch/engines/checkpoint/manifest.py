@@ -11,6 +11,7 @@ import msgspec
 
 from anabranch.engines.checkpoint.checksummed_json import damaged, seal, unseal
 from anabranch.engines.checkpoint.state_files import Chain, StateFile
+from anabranch.io.offsets import SourceOffsets
 from anabranch.io.sink import Receipt
 
 Latest = Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]]
@@ -60,7 +61,7 @@ class Manifest:
         version: Number of the batch.
         token: The run that wrote it.
         plan: The plan it ran under, as JSON text.
-        offsets: How far each source has been read, in values that JSON gives back as they were.
+        offsets: How far each source has been read.
         state: All files that rebuild the state, oldest first.
         latest: By region, for each replica, the name under which its newest state can be found
             (a file, or an entry in a worker's cache), and its buckets.
@@ -68,18 +69,21 @@ class Manifest:
         counters: By step, what was counted so far.
         timers: By region, the next time at which something is due.
         ended: Whether all sources have come to their end.
+        batch_zero: Where Structured Streaming numbers the batches, the version of its batch 0: the
+            engine took the checkpoint over with that version. None if the local engine wrote it.
     """
 
     version: int
     token: str
     plan: str
-    offsets: dict[str, Any] = field(default_factory=dict)
+    offsets: Mapping[str, SourceOffsets] = field(default_factory=dict)
     state: Chain = ()
     latest: Latest = field(default_factory=dict)
     sinks: Mapping[str, tuple[Receipt, ...]] = field(default_factory=dict)
     counters: dict[str, dict[str, int]] = field(default_factory=dict)
     timers: dict[str, int | None] = field(default_factory=dict)
     ended: bool = False
+    batch_zero: int | None = None
 
     def receipts(self, sink: str) -> tuple[Receipt, ...]:
         """What was prepared for a sink."""
@@ -103,6 +107,7 @@ class Manifest:
         return seal(
             {
                 **vars(self),
+                "offsets": {source: each.to_json() for source, each in self.offsets.items()},
                 "buckets": [to_text(buckets) for buckets in places],
                 "state": [_state_row(file, places[file.buckets]) for file in self.state],
                 "latest": {
@@ -125,6 +130,12 @@ class Manifest:
                 for region, replicas in content["latest"].items()
             }
             content["sinks"] = _receipts(content["sinks"])
+            if "batch_zero" not in content:  # of version 0.1, where only Spark wrote lists
+                by_spark = any(isinstance(each, list) for each in content["offsets"].values())
+                content["batch_zero"] = 0 if by_spark else None
+            content["offsets"] = {
+                source: SourceOffsets.from_json(each) for source, each in content["offsets"].items()
+            }
             return Manifest(**content)
         except (TypeError, LookupError, ValueError, msgspec.ValidationError) as error:
             raise damaged(name, f"another kind of document ({error})") from error

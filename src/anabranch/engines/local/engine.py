@@ -23,7 +23,7 @@ from anabranch.engines.local.profiler import PERIOD_S
 from anabranch.engines.local.session import END_S, TICK_S, Session, WorkerLost
 from anabranch.engines.local.site import must_return
 from anabranch.engines.process_memory import keep_freed_memory
-from anabranch.errors import EngineError, StateError, Subject, in_words
+from anabranch.errors import EngineError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
 from anabranch.graph import Role
@@ -203,7 +203,6 @@ class LocalEngine:
         last = None
         if self._options.checkpoint is not None:
             self._checkpoint = Checkpoint.open(self._options.checkpoint, self._flow)
-            require_own(self._checkpoint)
             last = self._checkpoint.last
         if self._given is None:
             known = None if last is None else Plan.from_json(last.plan)
@@ -425,18 +424,6 @@ def refuse_what_it_cannot(flow: Flow, options: Options) -> None:
                 f"{option}={value!r}",
                 f"leave {option} out, or run with engine='spark'",
             )
-
-
-def require_own(checkpoint: Checkpoint) -> None:
-    """Refuse a checkpoint that Spark has written: it counts batches, this engine does not."""
-    last = checkpoint.last
-    if last is not None and not all(isinstance(told, dict) for told in last.offsets.values()):
-        raise StateError(
-            Subject("checkpoint", checkpoint.storage.location),
-            "one that the local engine has written",
-            "one of the Spark engine",
-            "go on with engine='spark', or start afresh in a new checkpoint directory",
-        )
 
 
 def _workers(options: Options) -> int | None:

@@ -16,6 +16,7 @@ from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.checkpoint.identity import require_same_parts
 from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.engines.checkpoint.sinks import OutboxStage, Sinks
+from anabranch.engines.checkpoint.state_files import Chain
 from anabranch.engines.cpu_topology import usable_cpus
 from anabranch.engines.latency import Latencies
 from anabranch.engines.local.crew import WorkerProcess, shared_crew
@@ -126,6 +127,7 @@ class Session:
         self._asked_s: float | None = None
         self._reported_s = time.monotonic()
         self._unsaved = False
+        self._chain: Chain = ()
         self._surveying = False
         self.passed: list[Passage] = []
 
@@ -435,13 +437,14 @@ class Session:
                 checkpoint.token,
                 passage.plan.to_json(),
                 offsets=passage.offsets,
-                state=next_chain(() if last is None else last.state, files, passage.before),
+                state=next_chain(self._chain, files, passage.before),
                 sinks=receipts,
                 counters={s: c.counts() for s, c in self.coordinator.counters.items()},
                 ended=passage.ended,
             )
         # Behind this the manifest may be there even if it raises: nothing is aborted any more.
         checkpoint.publish(manifest)
+        self._chain = manifest.state
         sinks.commit(manifest, checkpoint.require_owned)
         self._note_shown(ages)
         for source in self.coordinator.sources.values():

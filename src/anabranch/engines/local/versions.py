@@ -18,31 +18,32 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from anabranch.engines.checkpoint.manifest import Manifest
+from anabranch.engines.checkpoint.restoring import (
+    GATE,
+    WAITING,
+    Waiting,
+    buckets_of,
+    files_of,
+    label_of,
+    restore,
+)
 from anabranch.engines.checkpoint.state_files import (
     Chain,
     StateFile,
     chain,
-    needed,
-    read_state,
     should_snapshot,
     state_name,
     write_state,
 )
 from anabranch.engines.checkpoint.storage import Storage
-from anabranch.engines.jumbo_ipc import from_bytes, to_bytes
+from anabranch.engines.jumbo_ipc import to_bytes
 from anabranch.io.sink import Receipt
-from anabranch.planning.plan import Plan, RegionPlan
+from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind
 from anabranch.runtime.channel import Channel
 from anabranch.runtime.messages import UnitId
-from anabranch.runtime.routing import Router
 from anabranch.runtime.unit import Unit
 from anabranch.state.positions import Jumbo
-
-WAITING = " (waiting)"
-"""What a gate holds is saved as if it were a region of that name, whole each time."""
-PIPELINE = " | "
-"""Stands in a label between a region and the steps of one of its pipelines."""
 
 Ages = tuple[tuple[float, int], ...]
 """When rows were read, and how many: for those that become visible together."""
@@ -102,7 +103,7 @@ class UnitStorage:
             sections = {(WAITING, port): to_bytes(jumbo) for port, jumbo in enumerate(waiting)}
             replica = unit.id.replica
             files.append(
-                self._write(name + WAITING, replica, version, (replica,), sections, whole=True)
+                self._write(name + GATE, replica, version, (replica,), sections, whole=True)
             )
         return tuple(files)
 
@@ -112,28 +113,19 @@ class UnitStorage:
         """Read the state of a unit as the run begins; returns what waits at its gate."""
         if self._last is None:
             return []
-        state, name = self._last.state, unit.region
-        for label in dict.fromkeys(f.region for f in state if _label_of(f.region, name)):
-            for file, buckets in needed(state, label, _buckets(channel)):
-                for (step, number), payload in read_state(self._storage, file).items():
-                    if step not in channel.kernels:
-                        continue
-                    store = channel.kernels[step].stores[number]
-                    if file.whole:
-                        store.restore(payload, buckets)
-                    else:
-                        store.replay(payload, buckets)
-        if unit.pipeline:
-            return []
-        router = Router(channel.region, self._plan.region(name))
-        waiting: list[list[Jumbo]] = [[] for _ in schemas]
-        for file in state:
-            if file.region == name + WAITING:
-                for (_, port), payload in read_state(self._storage, file).items():
-                    jumbo = from_bytes(payload, schemas[port])
-                    share = router.route(jumbo, turn=0)[unit.replica]
-                    waiting[port] += [] if share is None else [share]
-        return [Jumbo.concat(jumbos) if jumbos else None for jumbos in waiting]
+        files = files_of(self._last.state, unit.region)
+        waiting: Waiting = [None] * len(schemas)
+        buckets = buckets_of(channel)
+        restore(
+            self._storage,
+            files,
+            channel,
+            schemas,
+            waiting,
+            replica=unit.replica,
+            missing=buckets,
+        )
+        return [] if unit.pipeline else waiting
 
     def forget(self, unit: UnitId) -> None:
         """Write a unit whole the next time: its state has come from others.
@@ -144,7 +136,7 @@ class UnitStorage:
 
     def _save_state(self, version: int, unit: Unit) -> StateFile | None:
         channel = unit.channel
-        buckets = _buckets(channel)
+        buckets = buckets_of(channel)
         if not buckets:
             return None
         label = label_of(unit.plan, unit.id.pipeline)
@@ -181,9 +173,16 @@ class UnitStorage:
 
 
 def next_chain(before: Chain, added: Iterable[StateFile], plan: Plan) -> Chain:
-    """The files that rebuild the state once the units of a plan have added theirs."""
+    """The files that rebuild the state once the units of a plan have added theirs.
+
+    Args:
+        before: The files before. In the first version of a session there are none, since its units
+            write everything: an earlier run may have had other labels, or was on another engine.
+        added: The files of this version.
+        plan: The plan of the units.
+    """
     files = list(added)
-    waiting = [file for file in files if file.region.endswith(WAITING)]
+    waiting = [file for file in files if file.region.endswith(GATE)]
     labels = {
         label_of(region, pipeline)
         for region in plan.regions
@@ -191,18 +190,3 @@ def next_chain(before: Chain, added: Iterable[StateFile], plan: Plan) -> Chain:
     }
     kept = tuple(file for file in before if file.region in labels)
     return (*chain(kept, [file for file in files if file.region in labels]), *waiting)
-
-
-def label_of(plan: RegionPlan, pipeline: int) -> str:
-    """The label of the chain of files that a pipeline writes."""
-    if len(plan.pipelines) == 1:
-        return plan.region
-    return plan.region + PIPELINE + " · ".join(plan.pipelines[pipeline])
-
-
-def _label_of(label: str, region: str) -> bool:
-    return label == region or label.startswith(region + PIPELINE)
-
-
-def _buckets(channel: Channel) -> tuple[int, ...]:
-    return channel.buckets if channel.region.mapped else (0,)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.checkpoint.identity import require_same_parts
 from anabranch.engines.checkpoint.manifest import BatchLog, Latest, Manifest
+from anabranch.engines.checkpoint.restoring import files_of
 from anabranch.engines.checkpoint.sinks import Sinks
 from anabranch.engines.checkpoint.state_files import StateFile, chain
 from anabranch.engines.spark.intake import Intake, Share, shares_from_json, shares_to_json
@@ -57,7 +58,7 @@ class Done:
 
 
 class Batches:
-    """The batches of one run, on the driver.
+    """The batches of one run, on the driver; batch n of Spark makes version `batch_zero` + n.
 
     Args:
         program: The flow.
@@ -76,6 +77,7 @@ class Batches:
         require_same_parts(checkpoint.storage, program.sources, ended=ended)
         if last is not None:
             self.intake.restore(last.offsets)
+        self.batch_zero = _batch_zero(last)
         checkpoint.require_newest()
         sinks.open(last)
 
@@ -113,7 +115,7 @@ class Batches:
         batch = self._described(version, plan, shares, last)
         outcome = job(self._program.layout(plan), batch)
         read = self.intake.advance(shares, outcome.reports)
-        manifest = next_manifest(last, batch, outcome, self.intake)
+        manifest = next_manifest(last, batch, outcome, self.intake, self.batch_zero)
         self._checkpoint.publish(manifest)
         self._sinks.commit(manifest, self._checkpoint.require_owned)
         seconds = time.monotonic() - began
@@ -143,14 +145,17 @@ class Batches:
         state = {}
         if last is not None:
             for region in self._program.regions:
-                files = tuple(f for f in last.state if f.region == region)
-                state[region] = SavedRegion(tuple(last.latest.get(region, ())), files)
+                state[region] = SavedRegion(
+                    tuple(last.latest.get(region, ())),
+                    files_of(last.state, region),
+                    foreign=last.batch_zero is None,
+                )
         return Batch(
             version,
             self._checkpoint.token,
             plan,
             {name: share.slices for name, share in shares.items()},
-            self.intake.cursors(),
+            self.intake.offsets(),
             frozenset(name for name, share in shares.items() if share.over),
             state,
             {name: s.record for name, s in shares.items() if s.record is not None},
@@ -166,6 +171,13 @@ class Batches:
         sweep(self._program.cache, names)
 
 
+def _batch_zero(last: Manifest | None) -> int:
+    """The version of batch 0 of Spark, which counts anew after versions of another engine."""
+    if last is None:
+        return 0
+    return last.version + 1 if last.batch_zero is None else last.batch_zero
+
+
 # The manifest of a batch, from the reports of its tasks.
 
 
@@ -174,21 +186,25 @@ def next_manifest(
     batch: Batch,
     outcome: JobResult,
     intake: Intake,
+    batch_zero: int,
 ) -> Manifest:
     """What this batch did, on top of what was before; the intake has taken it in already."""
     reports = outcome.reports
+    # After versions of another engine everything was written whole: see SavedRegion.
+    before = () if last is None or last.batch_zero is None else last.state
     saved = [each for report in reports for each in report.state]
     return Manifest(
         version=batch.version,
         token=batch.token,
         plan=batch.plan.to_json(),
         offsets=intake.offsets(),
-        state=chain(() if last is None else last.state, _state_files(batch.version, saved)),
+        state=chain(before, _state_files(batch.version, saved)),
         latest=_latest(saved),
         sinks=_receipts(reports),
         counters=_counters({} if last is None else last.counters, reports),
         timers=_timers(reports),
         ended=intake.over,
+        batch_zero=batch_zero,
     )
 
 

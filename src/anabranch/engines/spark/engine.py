@@ -21,7 +21,7 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch.engines.checkpoint.checkpoint import Checkpoint
+from anabranch.engines.checkpoint.checkpoint import Checkpoint, spark_folder
 from anabranch.engines.checkpoint.storage import absolute, with_scheme
 from anabranch.engines.engine import CHANGES, Options
 from anabranch.engines.spark.batches import Batches, Done
@@ -168,11 +168,12 @@ class SparkEngine:
             self._finish()
             return
         logging.getLogger("py4j.clientserver").addFilter(_is_no_stop)
+        folder = spark_folder(self._batches.batch_zero)
         writer = stream(self._spark, self._program).writeStream
         if self._flow.name not in [query.name for query in self._spark.streams.active]:
             writer = writer.queryName(self._flow.name)
         self._query = (
-            writer.option("checkpointLocation", f"{with_scheme(location)}/spark")
+            writer.option("checkpointLocation", f"{with_scheme(location)}/{folder}")
             .foreachBatch(self._on_batch)
             .start()
         )
@@ -206,8 +207,9 @@ class SparkEngine:
 
     # Driving
 
-    def _on_batch(self, pushed: DataFrame, version: int) -> None:
+    def _on_batch(self, pushed: DataFrame, batch: int) -> None:
         """What Spark calls for each micro-batch; returns if Spark may commit it."""
+        version = self._batches.batch_zero + batch
         over = self._stop_wish.is_set() or self._batches.ended() or self._error is not None
         with self._own_thread():
             happened = not over and self._work_on(pushed, version)

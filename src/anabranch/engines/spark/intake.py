@@ -5,29 +5,20 @@ The decision is logged before the batch runs, so that a replay reads the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.engines.spark.task_inputs import Program
 from anabranch.engines.spark.task_report import TaskReport
-from anabranch.errors import EngineError, StateError
+from anabranch.errors import EngineError
+from anabranch.io.offsets import Cursor, SourceOffsets
 from anabranch.io.source import Record, Source, unread
-from anabranch.io.splits import Cursor, Slice, take
+from anabranch.io.splits import Slice, take
 from anabranch.planning.plan import Plan
 
 FOREVER_S = 1e9
 MOST_PARTS = 256
-
-
-@dataclass
-class SourceProgress:
-    """How far one source has come, and the last stamp if it stamps arrivals."""
-
-    cursor: Cursor = field(default_factory=Cursor)
-    rows: int = 0
-    over: bool = False
-    stamp: int | None = None
 
 
 @dataclass(frozen=True)
@@ -65,22 +56,18 @@ class Intake:
                 "a streaming DataFrame, of which Spark says how much it gives",
                 "leave rows= out and stop the run by seconds= or its handle",
             )
-        self._progress = {name: SourceProgress() for name in self._sources}
+        self._offsets = {name: SourceOffsets() for name in self._sources}
         self._read_before: dict[str, int] = dict.fromkeys(self._sources, 0)
         self.dry = False  # whether Spark has nothing more of the streaming DataFrames
 
     @property
     def over(self) -> bool:
         """Whether every source has ended."""
-        return all(progress.over for progress in self._progress.values())
-
-    def cursors(self) -> dict[str, Cursor]:
-        """Where each source stands."""
-        return {name: progress.cursor for name, progress in self._progress.items()}
+        return all(offsets.over for offsets in self._offsets.values())
 
     def ended(self) -> frozenset[str]:
         """The sources that have ended."""
-        return frozenset(name for name, progress in self._progress.items() if progress.over)
+        return frozenset(name for name, offsets in self._offsets.items() if offsets.over)
 
     def decide(self, plan: Plan, elapsed_s: float) -> dict[str, Share] | None:
         """What to read next; None when no source has anything due yet."""
@@ -101,32 +88,34 @@ class Intake:
         for report in reports:
             for name, part in report.sources.items():
                 read[name] += part.rows
-                if (cursor := part.cursor) is not None:
-                    progress = self._progress[name]
-                    if (cursor.part, cursor.row) > (progress.cursor.part, progress.cursor.row):
-                        progress.cursor = cursor
+                if part.cursor is not None:
+                    self._offsets[name] = self._offsets[name].read_to(part.cursor)
         for name, rows in read.items():
-            progress, source = self._progress[name], self._sources[name]
-            progress.rows += rows
-            self._note_stamps(name, shares[name])
-            at_end = not source.pushed and progress.cursor.part >= len(source.parts())
-            if shares[name].over or at_end:
-                progress.over = True
+            source, offsets = self._sources[name], self._offsets[name]
+            at_end = not source.pushed and offsets.cursor.part >= len(source.parts())
+            self._offsets[name] = replace(
+                offsets,
+                rows=offsets.rows + rows,
+                over=offsets.over or shares[name].over or at_end,
+                stamp=self._last_stamp(name, shares[name]),
+            )
         return read
 
     def backlog(self, name: str, elapsed_s: float) -> int | None:
         """How many tuples of a source are known to wait."""
-        source, progress = self._sources[name], self._progress[name]
-        if progress.over:
+        source, offsets = self._sources[name], self._offsets[name]
+        if offsets.over:
             return 0
         due = source.due_rows(elapsed_s)
         if due is not None:
-            return max(0, self._read_before[name] + int(due) - progress.rows)
-        parts = source.parts()[progress.cursor.part :]
-        if len(parts) > MOST_PARTS:
+            return max(0, self._read_before[name] + int(due) - offsets.rows)
+        parts = source.parts()
+        starts = {n: offsets.start(n) for n in range(offsets.cursor.part, len(parts))}
+        begun = {n: row for n, row in starts.items() if row is not None}
+        if len(begun) > MOST_PARTS:
             return None  # looking at each of them would take longer than it is worth
         try:
-            return unread([source.extent(part) for part in parts], progress.cursor.row)
+            return unread([source.extent(parts[n]) for n in begun], sum(begun.values()))
         except Exception:  # the next batch will say what is wrong with the source
             return None
 
@@ -134,33 +123,21 @@ class Intake:
         """Whether tuples are known to wait, or nobody can say."""
         return any(self.backlog(name, elapsed_s) != 0 for name in self._sources)
 
-    def offsets(self) -> dict[str, Any]:
-        """For the manifest."""
-        return {
-            name: [p.cursor.part, p.cursor.row, p.rows, p.over, p.stamp]
-            for name, p in self._progress.items()
-        }
+    def offsets(self) -> dict[str, SourceOffsets]:
+        """Where each source stands."""
+        return dict(self._offsets)
 
-    def restore(self, offsets: dict[str, Any]) -> None:
-        """Go on from a manifest."""
-        for name, told in offsets.items():
-            if isinstance(told, dict):
-                raise StateError(
-                    name,
-                    "a checkpoint that the Spark engine has written",
-                    "one of the local engine",
-                    "go on with engine='local', or start afresh in a new checkpoint directory",
-                )
-            part, row, rows, over, stamp = told
-            self._progress[name] = SourceProgress(Cursor(part, row), rows, over, stamp)
-            self._read_before[name] = rows
+    def restore(self, offsets: Mapping[str, SourceOffsets]) -> None:
+        """Go on from a manifest, of whichever engine."""
+        self._offsets.update(offsets)
+        self._read_before.update({name: each.rows for name, each in offsets.items()})
 
     def _stamped(self, name: str, share: Share) -> Share:
         """Rows arrive when it is decided that they are read: a replay goes by the log."""
         source = self._sources[name]
         if (arrivals := source.arrivals) is None:
             return share
-        parts, last = source.parts(), self._progress[name].stamp
+        parts, last = source.parts(), self._offsets[name].stamp
         record: Record = {}
         for piece in (piece for slices in share.slices for piece in slices):
             part = parts[piece.part]
@@ -168,48 +145,49 @@ class Intake:
             record = {**record, **arrivals.stamp(part, piece.start, stop or piece.start, last)}
         return replace(share, record=record)
 
-    def _note_stamps(self, name: str, share: Share) -> None:
-        """Remember the last stamp; rows that had not come after all are stamped later."""
-        source, progress = self._sources[name], self._progress[name]
+    def _last_stamp(self, name: str, share: Share) -> int | None:
+        """The last stamp given; rows that had not come after all are stamped later."""
+        source, offsets = self._sources[name], self._offsets[name]
         if share.record is None or (arrivals := source.arrivals) is None:
-            return
+            return offsets.stamp
+        parts, cursor = source.parts(), offsets.cursor
+        if cursor.part < len(parts):
+            arrivals.forget(parts[cursor.part], cursor.row)
         given = [stamp for runs in share.record.values() for _, _, stamp in runs]
-        progress.stamp = max(given, default=progress.stamp)
-        parts = source.parts()
-        if progress.cursor.part < len(parts):
-            arrivals.forget(parts[progress.cursor.part], progress.cursor.row)
+        return max(given, default=offsets.stamp)
 
     def _readers(self, name: str, plan: Plan) -> int:
         return plan.source(name).replicas
 
     def _share(self, name: str, plan: Plan, elapsed_s: float) -> Share | None:
-        source, progress = self._sources[name], self._progress[name]
+        source, offsets = self._sources[name], self._offsets[name]
         readers = self._readers(name, plan)
         if source.pushed:
-            return Share([], progress.over or (source.bounded and self.dry))
-        if progress.over:
+            return Share([], offsets.over or (source.bounded and self.dry))
+        if offsets.over:
             return Share([[] for _ in range(readers)], True)
-        left = None if self._limit is None else self._limit - progress.rows
+        left = None if self._limit is None else self._limit - offsets.rows
         if left is not None and left <= 0:  # also where a source has nothing more for now
             return Share([[] for _ in range(readers)], True)
         budget = plan.source(name).most_rows
         due = source.due_rows(elapsed_s)
         if due is not None:
-            budget = min(budget, self._read_before[name] + int(due) - progress.rows)
+            budget = min(budget, self._read_before[name] + int(due) - offsets.rows)
             if budget <= 0 and source.bounded and source.due_rows(elapsed_s + FOREVER_S) == due:
                 budget = 1  # nothing will ever be due any more: look for the end
-        if budget <= 0 or _nothing_came(source, progress.cursor):
+        if budget <= 0 or _nothing_came(source, offsets.cursor):
             return None
         if left is None:
-            return Share(take(source, progress.cursor, budget, readers), False)
-        return self._limited(source, progress.cursor, min(budget, left), readers, left)
+            return Share(take(source, offsets, budget, readers), False)
+        return self._limited(source, offsets, min(budget, left), readers, left)
 
     def _limited(
-        self, source: Source, cursor: Cursor, budget: int, readers: int, left: int
+        self, source: Source, offsets: SourceOffsets, budget: int, readers: int, left: int
     ) -> Share:
         """Never more rows than the limit: guesses at sizes are not good enough for that."""
         parts = source.parts()
-        slices = take(source, cursor, budget, readers)
+        cursor = offsets.cursor
+        slices = take(source, offsets, budget, readers)
         known = [source.extent(parts[s.part]) for share in slices for s in share]
         if not all(each.exact or each.growing for each in known):
             slices = [[Slice(cursor.part, cursor.row, budget)], *([] for _ in range(readers - 1))]

@@ -12,20 +12,15 @@ from collections.abc import Collection
 from contextlib import suppress
 from shutil import rmtree
 
-import numpy as np
-import numpy.typing as npt
-
-from anabranch.columns.hashing import bucket_of, hash_columns
+from anabranch.engines.checkpoint.restoring import WAITING, Waiting, buckets_of, merge, restore
 from anabranch.engines.checkpoint.state_files import (
-    needed,
-    read_state,
     should_snapshot,
     state_name,
     version_of,
     write_state,
 )
 from anabranch.engines.checkpoint.storage import storage_at
-from anabranch.engines.jumbo_ipc import from_bytes, to_bytes
+from anabranch.engines.jumbo_ipc import to_bytes
 from anabranch.engines.spark.meter import Meter
 from anabranch.engines.spark.replica import TaskReplica
 from anabranch.engines.spark.state_cache import (
@@ -36,19 +31,12 @@ from anabranch.engines.spark.state_cache import (
 )
 from anabranch.engines.spark.task_inputs import Batch, Program, SavedRegion
 from anabranch.engines.spark.task_report import StateSaved, StateWritten, Work
-from anabranch.planning.regions import Region, RegionKind
 from anabranch.runtime.channel import Channel
-from anabranch.state.positions import Jumbo
 from anabranch.state.tables.store import Store
 from anabranch.state.tables.table_store import TableStore
 
-WAITING = "waiting tuples"
-"""The section of what a gate could not release yet; its number is the port."""
-
 SWEEP_EVERY = 16
 OLD_S = 86_400
-
-Waiting = list[Jumbo | None]
 
 
 class StateLoader:
@@ -87,7 +75,7 @@ class StateLoader:
                 self._batch.version, region.name, run.replica, self._batch.token, self._attempt
             )
             before = self._batch.state.get(region.name, SavedRegion())
-            whole = should_snapshot(before.files, region.name, buckets)
+            whole = before.foreign or should_snapshot(before.files, region.name, buckets)
             waiting = run.gate.leftover()
             if not self._keeps(run.channel, waiting):
                 return None
@@ -134,7 +122,7 @@ class StateLoader:
                 channel.absorb({s: [x.release(common) for x in held] for s, held in stores.items()})
                 self._meter.state_loaded_bytes += _settle(channel)
             missing.difference_update(common)
-            _merge(run.region, waiting, waited, common, mine)
+            merge(run.region, waiting, waited, common, mine)
         return missing
 
     def _from_files(
@@ -146,21 +134,16 @@ class StateLoader:
         waiting: Waiting,
     ) -> None:
         """Rebuild from files what was not cached here."""
-        mine = set(buckets_of(channel))
-        for file, buckets in needed(before.files, run.region.name, missing):
-            sections = read_state(self.storage, file)
-            self._meter.state_loaded_bytes += file.size
-            state: dict[str, dict[int, bytes]] = {}
-            waited: Waiting = [None] * len(waiting)
-            for (step, number), payload in sections.items():
-                if step == WAITING:
-                    schema = self._program.contexts[run.region.steps[0]].inputs[number].schema
-                    waited[number] = from_bytes(payload, schema)
-                else:
-                    state.setdefault(step, {})[number] = payload
-            _load(channel, state, buckets, file.whole)
-            if file.whole or any(step == WAITING for step, _ in sections):
-                _merge(run.region, waiting, waited, buckets, mine)
+        inputs = self._program.contexts[run.region.steps[0]].inputs
+        self._meter.state_loaded_bytes += restore(
+            self.storage,
+            before.files,
+            channel,
+            [given.schema for given in inputs],
+            waiting,
+            replica=run.replica,
+            missing=missing,
+        )
 
     def _sections(
         self, channel: Channel, waiting: Waiting, whole: bool
@@ -193,11 +176,6 @@ class StateLoader:
         remove_old_caches()
 
 
-def buckets_of(channel: Channel) -> tuple[int, ...]:
-    """The buckets of a replica; a region that has none at all says 0."""
-    return channel.buckets if channel.region.mapped else (0,)
-
-
 def sweep(cache: str, keep: Collection[str]) -> None:
     """Let go of cached state that no batch will ask for."""
     StateCache(cache_directory(cache)).sweep([_entry_name(name) for name in keep])
@@ -221,18 +199,6 @@ def _entry_name(name: str) -> str:
     return name.replace("%", "=").replace("~", "=-")
 
 
-def _load(
-    channel: Channel, state: dict[str, dict[int, bytes]], buckets: Collection[int], whole: bool
-) -> None:
-    for step, payloads in state.items():
-        for number, payload in payloads.items():
-            store = channel.kernels[step].stores[number]
-            if whole:
-                store.restore(payload, buckets)
-            else:
-                store.replay(payload, buckets)
-
-
 def _take_over(channel: Channel, stores: dict[str, list[Store]], buckets: Collection[int]) -> None:
     """Go on with stores that nobody else has."""
     for step, held in stores.items():
@@ -253,28 +219,3 @@ def _settle(channel: Channel) -> int:
                 table.settle()
                 size += table.nbytes
     return size
-
-
-def _merge(
-    region: Region, waiting: Waiting, waited: Waiting, taken: Collection[int], mine: set[int]
-) -> None:
-    """Replace what waits for some buckets by what a replica of the batch before left waiting."""
-    for port, jumbo in enumerate(waited):
-        if region.kind is not RegionKind.PARTITIONED:
-            waiting[port] = jumbo  # of one replica, or the same for all replicas
-            continue
-        kept = [j for j in (waiting[port],) if j is not None]
-        if 0 in taken:  # marks are with bucket 0
-            kept = [Jumbo(j.batch, j.positions) for j in kept]
-        parts = [j.where(~_within(region, j, taken)) for j in kept]
-        if jumbo is not None:
-            marks = jumbo.marks if 0 in taken else ()
-            share = jumbo.where(_within(region, jumbo, set(taken) & mine))
-            parts.append(Jumbo(share.batch, share.positions, marks))
-        parts = [p for p in parts if len(p) or p.marks]
-        waiting[port] = Jumbo.concat(parts) if parts else None
-
-
-def _within(region: Region, jumbo: Jumbo, buckets: Collection[int]) -> npt.NDArray[np.bool_]:
-    keys = [jumbo.batch.column(n) for n in region.key]
-    return np.isin(bucket_of(hash_columns(keys), region.buckets), list(buckets))

@@ -39,9 +39,10 @@ from anabranch.engines.spark.task_report import (
 )
 from anabranch.engines.spark.workers import end_quietly
 from anabranch.errors import AnabranchError
+from anabranch.io.offsets import Cursor
 from anabranch.io.reader import last_word
 from anabranch.io.sink import Receipt
-from anabranch.io.splits import Cursor, SliceReader
+from anabranch.io.splits import SliceReader
 from anabranch.planning.regions import RegionKind
 from anabranch.runtime.bucket_loads import Loads
 from anabranch.runtime.channel import Channel
@@ -141,8 +142,10 @@ class TaskRun:
             rows += len(jumbo)
             run.emit(jumbo, frontier)
             yield from self._outbox.drain()
+        before = self._batch.offsets[name]
         stops = [stop.cursor for stop in reader.stops]
-        cursor = max(stops, key=lambda c: (c.part, c.row), default=self._batch.cursors[name])
+        furthest = max(stops, default=before.cursor)
+        cursor = before.read_to(furthest).cursor  # what follows may have been read already
         if name in self._batch.over:
             cursor = Cursor(len(source.parts()), 0)
         last, reached = reader.end(cursor)

@@ -16,9 +16,10 @@ from anabranch.engines.spark.layout import StageLayout, layout
 from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
+from anabranch.io.offsets import SourceOffsets
 from anabranch.io.sink import Sink
 from anabranch.io.source import Record, Source
-from anabranch.io.splits import Cursor, Slice
+from anabranch.io.splits import Slice
 from anabranch.operators.base import KernelContext
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import Region, needs_order, regions
@@ -113,10 +114,12 @@ class SavedRegion:
         cached: By replica of the batch before, the name under which its state was cached, and its
             buckets.
         files: The files that hold the same, oldest first.
+        foreign: Whether another engine wrote them: then this batch writes everything whole.
     """
 
     cached: tuple[tuple[str, tuple[int, ...]], ...] = ()
     files: tuple[StateFile, ...] = ()
+    foreign: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class Batch:
         token: Of the run that owns the checkpoint; part of every file name.
         plan: What it runs under.
         slices: By source and reader, what to read.
-        cursors: By source, where it stood before.
+        offsets: By source, where it stood before.
         over: Sources that have ended, or end with this batch whatever they read.
         state: By region.
         records: By source that stamps arrivals, the stamps of what this batch reads.
@@ -138,7 +141,7 @@ class Batch:
     token: str
     plan: Plan
     slices: dict[str, list[list[Slice]]]
-    cursors: dict[str, Cursor]
+    offsets: dict[str, SourceOffsets]
     over: frozenset[str] = frozenset()
     state: dict[str, SavedRegion] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)

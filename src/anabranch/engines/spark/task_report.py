@@ -14,8 +14,8 @@ from enum import StrEnum
 import msgspec
 
 from anabranch.errors import EngineError, Subject
+from anabranch.io.offsets import Cursor
 from anabranch.io.sink import Receipt
-from anabranch.io.splits import Cursor
 from anabranch.operators.base import Counters
 from anabranch.runtime.bucket_loads import Loads
 
