@@ -153,7 +153,7 @@ class Coordinator:
 
     @property
     def ended(self) -> bool:
-        """Whether every sink has processed the end of its stream, in this epoch."""
+        """Whether every sink has processed the end of its stream."""
         sinks = set(self._topology.flow.names(Role.SINK))
         return sinks <= {unit.region for unit in self._ended}
 
@@ -177,8 +177,8 @@ class Coordinator:
         elif isinstance(message, Entered):
             self._note_entered(message)
         elif isinstance(message, SinkEnded):
-            if message.epoch == self._epochs.newest:
-                self._ended.add(message.unit)
+            # In later epochs the end comes again, and changes nothing.
+            self._ended.add(message.unit)
         else:
             raise TypeError(f"a coordinator does not take {type(message).__name__}")
 
@@ -226,7 +226,6 @@ class Coordinator:
         known = (before, self._old.workers)
         self._announce(Begin(epoch, self.plan, self._workers, self._saves, known))
         self._wants_epoch = self._saves = self._holding = False
-        self._ended.clear()
 
     def _announce(self, begin: Begin) -> None:
         for host in range(self._workers + 1):
