@@ -132,7 +132,7 @@ def holds(case: Case, directory: Path) -> None:
 
 @pytest.fixture
 def saving_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_engine, "SAVE_S", 0.02)
+    monkeypatch.setattr(local_engine, "SAVE_S", 0.0)
     monkeypatch.setattr(local_engine, "TICK_S", 0.001)
 
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.io.offsets import SourceOffsets
 from anabranch.io.reader import place
+from anabranch.io.source import Extent
 from anabranch.io.stamped_source import stamped
 from anabranch.planning.plan import SourcePlan
 from anabranch.runtime.dispenser import LINGER_S, MOST_AHEAD, NAP_S, QUEUED, Dispenser
@@ -165,7 +167,7 @@ def test_a_survey_of_all_asks_nothing_when_all_is_certain():
 
 def test_a_source_that_is_over_is_not_asked_what_waits():
     dispenser = dispenser_of(Parts(Part(9, **UNKNOWN)), limit=4)
-    dispenser.restore({"open": {"0": 4}, "unopened": 1, "rows": 4})
+    dispenser.restore(SourceOffsets({0: 4}, unopened=1, rows=4))
     assert dispenser.survey_all() == []
 
 
@@ -520,7 +522,7 @@ def test_rows_that_have_come_wait_until_they_are_read():
 
 def test_a_source_that_is_over_has_no_backlog_whatever_its_extents():
     dispenser = dispenser_of(Parts(9), limit=4, known=False)
-    dispenser.restore({"open": {"0": 4}, "unopened": 1, "rows": 4})
+    dispenser.restore(SourceOffsets({0: 4}, unopened=1, rows=4))
     assert dispenser.backlog(0.0) == 0
 
 
@@ -560,3 +562,11 @@ def test_stamps_before_the_offsets_are_forgotten():
         finish(dispenser, claim)
     dispenser.forget_arrivals()
     assert source.record.get("0", []) == []
+
+
+def test_a_question_that_is_not_answered_keeps_the_epoch_from_ending():
+    dispenser = dispenser_of(Parts(Part(9, **UNKNOWN)), known=False)
+    question = next(each for each in dispenser.give(0.0) if isinstance(each, Survey))
+    waiting = dispenser.at_rest
+    dispenser.surveyed(Surveyed(question.reader, {0: Extent()}))
+    assert (waiting, dispenser.at_rest) == (False, True)

@@ -99,8 +99,8 @@ class Dispenser:
 
     @property
     def at_rest(self) -> bool:
-        """Whether every claim is finished."""
-        return not any(self._claims.values())
+        """Whether every claim is finished, and every question answered."""
+        return not (self._asked or any(self._claims.values()))
 
     @property
     def over(self) -> bool:
@@ -176,6 +176,7 @@ class Dispenser:
             for part in range(min(len(self._parts), MOST_PARTS))
             if part not in self._extents or not self._extents[part].exact
         ]
+        self._asked.update(parts)
         return [Survey(self._epoch, self._readers[0], tuple(parts))] if parts else []
 
     # What readers report
@@ -201,6 +202,7 @@ class Dispenser:
     def surveyed(self, report: Surveyed) -> None:
         """Extents are known."""
         self._extents.update(report.extents)
+        self._asked.difference_update(report.extents)
 
     def acknowledged(self, number: int, change: int) -> None:
         """More or fewer deliveries of a claim are under way."""

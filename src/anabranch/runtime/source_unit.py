@@ -78,7 +78,12 @@ class SourceUnit:
             self._send(None, None, frozenset())
 
     def end_epoch(self) -> None:
-        """Send barriers; all claims have been read."""
+        """Send what is promised, and barriers; all claims have been read.
+
+        However short an epoch is, the end of a stream is not held back by that.
+        """
+        if self._promise() != self._sent:
+            self._send(None, None, frozenset())
         self._outlet.end_epoch()
 
     def _read(
