@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,12 +13,21 @@ from anabranch.operators.keyed.shared import shared
 from anabranch.operators.tuple_style.tuples import partitioned, stateful
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import regions
-from anabranch.runtime.channel import Channel, hand_over, owned_buckets
+from anabranch.runtime.channel import Channel, owned_buckets
 from anabranch.runtime.routing import Router
 from anabranch.state.positions import Jumbo, Positions, Root
 
 ROWS = [{"k": i % 7, "v": i} for i in range(21)]
 BUCKETS = 8
+
+
+def hand_over(old: Sequence[Channel], new: Sequence[Channel]) -> None:
+    """Move every bucket from the channel that held it to the one that will, by reference."""
+    for giver in old:
+        for taker in new:
+            common = set(giver.buckets) & set(taker.buckets)
+            if common:
+                taker.absorb(giver.release(sorted(common)))
 
 
 @partitioned(key="k", out="k: int64, n: int64")

@@ -97,11 +97,6 @@ class Channel:
             self._before_the_end[name] = max(most, self._before_the_end.get(name, 0))
         return outputs
 
-    def assign(self, plan: RegionPlan) -> None:
-        """Work under another plan from now on; `reassign` brings and takes the state."""
-        self.own(owned_buckets(self.region, plan, self.replica))
-        self.pipelines = plan.pipelines
-
     def own(self, buckets: tuple[int, ...]) -> None:
         """Own other buckets from now on; `release` and `absorb` move the state."""
         self.buckets = buckets
@@ -193,27 +188,3 @@ def owned_buckets(region: Region, plan: RegionPlan, replica: int) -> tuple[int, 
     if region.kind is RegionKind.STATEFUL:
         return (0,)
     return owned(plan.bucket_map, replica)
-
-
-def hand_over(old: Sequence[Channel], new: Sequence[Channel]) -> None:
-    """Move every bucket from the channel that held it to the one that will, by reference."""
-    for giver in old:
-        for taker in new:
-            common = set(giver.buckets) & set(taker.buckets)
-            if common:
-                taker.absorb(giver.release(sorted(common)))
-
-
-def reassign(old: Sequence[Channel], new: Sequence[Channel], plan: RegionPlan) -> None:
-    """Make a plan hold: channels that stay give up and take over the buckets that move.
-
-    Unlike `hand_over` it touches nothing of a bucket that keeps its owner.
-    """
-    held = [(channel, set(channel.buckets)) for channel in old]
-    for channel in new:
-        channel.assign(plan)
-    for giver, had in held:
-        for taker in new:
-            moving = had.intersection(taker.buckets) if taker is not giver else set()
-            if moving:
-                taker.absorb(giver.release(sorted(moving)))
