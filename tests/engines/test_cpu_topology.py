@@ -99,7 +99,7 @@ def test_a_worker_stays_where_the_plan_places_its_replicas(
     flow, plan = word_flow()
     mesh = Mesh(worker)
     try:
-        work = loop.WorkerLoop(mesh, loop.LocalJob(flow, plan, None, profile=False))
+        work = loop.WorkerLoop(mesh, loop.LocalJob(flow, None, profile=False))
         work._host.receive(Begin(0, placed(plan, *where), workers=2))
         work.pin()
     finally:

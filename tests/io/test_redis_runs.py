@@ -325,6 +325,7 @@ def test_a_rate_above_capacity_is_answered_by_recalibration_and_the_backlog_drai
         engine="local",
         plan=Plan.sequential(flow).with_source("rows", batch_rows=256, in_flight_limit=1024),
         policy=Stepwise(pace=Cadence(settle=1, periods=2, most=10), patience=1),
+        workers=2,
         listener=watcher.hear,
     )
     generator.join()

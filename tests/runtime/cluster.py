@@ -37,6 +37,9 @@ class Rows:
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         self._batches.append(jumbo.batch)
 
+    def enter(self, epoch: int) -> None:
+        """Epochs make no difference."""
+
     def end(self) -> None:
         """There is nothing to make visible."""
 

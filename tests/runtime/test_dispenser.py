@@ -366,7 +366,7 @@ def growing(rows: int = 2) -> Parts:
 def test_what_a_part_did_not_have_yet_is_given_out_again_after_a_nap():
     dispenser = dispenser_of(growing())
     (claim,) = dispenser.give(0.0)
-    finish(dispenser, claim, rows=2, dry=True)
+    finish(dispenser, claim, rows=2)
     asleep, awake = dispenser.give(NAP_S / 2), dispenser.give(NAP_S)
     assert (claims(asleep), claims(awake)) == ([], [(0, 0, 2, 6)])
 
@@ -374,7 +374,7 @@ def test_what_a_part_did_not_have_yet_is_given_out_again_after_a_nap():
 def test_a_part_that_had_no_more_rows_is_asked_again_when_its_nap_is_over():
     dispenser = dispenser_of(growing())
     (claim,) = dispenser.give(0.0)
-    finish(dispenser, claim, rows=2, dry=True, now_s=5.0)
+    finish(dispenser, claim, rows=2, now_s=5.0)
     assert dispenser.wake_s(5.0) == 5.0 + NAP_S
 
 
@@ -386,14 +386,14 @@ def test_a_part_that_grows_has_one_claim_at_a_time():
 def test_a_source_that_grows_is_read_when_its_backlog_is():
     dispenser = dispenser_of(growing())
     (claim,) = dispenser.give(0.0)
-    finish(dispenser, claim, rows=2, dry=True)
+    finish(dispenser, claim, rows=2)
     assert dispenser.is_read(0.0)
 
 
 def test_a_source_that_grows_is_not_read_while_rows_wait():
     dispenser = dispenser_of(growing(9))
     (claim,) = dispenser.give(0.0)
-    finish(dispenser, claim, rows=2, dry=True)
+    finish(dispenser, claim, rows=2)
     assert not dispenser.is_read(0.0)
 
 
@@ -499,7 +499,7 @@ def test_rows_that_are_saved_count_from_the_start_of_the_run():
     second.restore(offsets)
     for claim in second.give(0.0):
         finish(second, claim)
-    second.offsets()
+    second.note_saved(second.offsets())
     assert (second.rows, second.rows_read, second.rows_saved) == (16, 8, 8)
 
 
@@ -540,7 +540,7 @@ def test_a_claim_of_a_stamped_source_records_when_its_rows_arrived():
 def test_rows_that_had_not_come_are_stamped_when_they_come():
     dispenser = dispenser_of(clocked(growing()))
     (claim,) = dispenser.give(0.0)
-    finish(dispenser, claim, rows=2, dry=True)
+    finish(dispenser, claim, rows=2)
     (again,) = dispenser.give(NAP_S)
     assert again.record == {"0": [(2, 6, 101)]}
 

@@ -140,7 +140,7 @@ def test_the_mark_of_the_end_belongs_to_no_claim():
     [
         (Part(9), 4, Finished(READER, 3, 4, part_over=False)),
         (Part(2, exact=False), 4, Finished(READER, 3, 2, part_over=True)),
-        (Part(2, growing=True), 4, Finished(READER, 3, 2, part_over=False, dry=True)),
+        (Part(2, growing=True), 4, Finished(READER, 3, 2, part_over=False)),
         (Part(0), 1, Finished(READER, 3, 0, part_over=True)),
     ],
     ids=["whole", "over", "dry", "empty"],
@@ -210,3 +210,19 @@ def test_an_epoch_ends_with_a_barrier_on_every_link():
     reader = Alone(Parts(4))
     reader.unit.end_epoch()
     assert [(type(each), each.epoch) for each in reader.sent] == [(Barrier, 0)]
+
+
+def test_a_claim_that_was_given_out_too_early_promises_nothing_of_a_dry_part():
+    reader = Alone(Parts(Part(5, growing=True)))
+    reader.claim(0, 3, 13, place(0, 0, 13))
+    reader.run()
+    reader.unit.receive(Claim(0, READER, 1, 1, 0, 4, place(0, 0, 13)))  # of another part
+    assert reader.unit._promise() == place(0, 0, 5)
+
+
+def test_a_reader_that_has_promised_more_than_it_can_is_not_runnable_for_ever():
+    reader = Alone(Parts(Part(5, growing=True)))
+    reader.claim(0, 3, 13, place(0, 0, 13))
+    reader.run_all()
+    reader.unit.receive(Promise(0, READER, place(0, 0, 4)))
+    assert not reader.unit.runnable()

@@ -54,6 +54,9 @@ class Collected:
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         self.rows += values(jumbo)
 
+    def enter(self, epoch: int) -> None:
+        """Epochs make no difference."""
+
     def end(self) -> None:
         self.ends += 1
 

@@ -1,6 +1,6 @@
 """A channel: one replica of a region — its kernels, cut into pipelines.
 
-Every engine runs channels; they differ in who calls `run` (a thread, a Spark task, a seeded
+Every engine runs channels; they differ in who calls `run` (a worker, a Spark task, a seeded
 scheduler) and in what carries jumbo tuples between channels.
 """
 

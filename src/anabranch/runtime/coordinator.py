@@ -32,6 +32,9 @@ from anabranch.runtime.messages import (
     UnitId,
 )
 
+MOST_EXTRA = 64
+"""Claims that a source may have under way beyond the usual while another one is silent."""
+
 
 @dataclass
 class Passage:
@@ -205,9 +208,15 @@ class Coordinator:
         return min((time for time in times if time is not None), default=None)
 
     def relax(self) -> None:
-        """Everything stands still: let sources give out more than they usually would."""
-        for source in self.sources.values():
-            source.relax()
+        """Everything stands still: let sources give out more than they usually would.
+
+        Where another source only waits for rows to come, what is read meanwhile is bounded.
+        """
+        sources = self.sources.values()
+        idle = any(source.expectant and not source.over for source in sources)
+        for source in sources:
+            if source.held_up:
+                source.relax(MOST_EXTRA if idle else None)
 
     # Epochs
 

@@ -108,6 +108,11 @@ class Dispenser:
         return self.at_rest and self._exhausted()
 
     @property
+    def asking(self) -> bool:
+        """Whether a question has not been answered."""
+        return bool(self._asked)
+
+    @property
     def held_up(self) -> bool:
         """Whether there are rows to give out, and too many claims are under way for that."""
         full = len(self._flying) >= self._window() and self.at_rest
@@ -120,7 +125,7 @@ class Dispenser:
 
     @property
     def rows_saved(self) -> int:
-        """Rows before the offsets that were taken last, since the start."""
+        """Rows before the offsets that were saved last, since the start."""
         return max(0, self._saved - self._before)
 
     def is_read(self, now_s: float) -> bool:
@@ -135,10 +140,13 @@ class Dispenser:
 
     def offsets(self) -> SourceOffsets:
         """Where to read on, once all claims are finished."""
-        self._saved = self._given
         arrivals = self._source.arrivals
         stamp = None if arrivals is None else arrivals.latest or self._stamp
         return SourceOffsets(dict(self._next), self._unopened, self._given, self.over, stamp)
+
+    def note_saved(self, offsets: SourceOffsets) -> None:
+        """A version with these offsets is safe."""
+        self._saved = offsets.rows
 
     def restore(self, offsets: SourceOffsets) -> None:
         """Read on from there; a source with a pace keeps it from now on."""
@@ -166,6 +174,15 @@ class Dispenser:
         extents = [extent for extent in known if extent is not None]
         growing = any(extent.growing for extent in extents)
         return unread(extents, self._given - (self._claimed() if growing else 0))
+
+    def survey_backlog(self) -> list[Survey]:
+        """Ask for what `backlog` has to know: parts that were never asked for, or that grow."""
+        if self.asking or self.over or self._pace.is_set or len(self._parts) > MOST_PARTS:
+            return []
+        known = [self._extents.get(part) for part in range(len(self._parts))]
+        parts = tuple(n for n, extent in enumerate(known) if extent is None or extent.growing)
+        self._asked.update(parts)
+        return [Survey(self._epoch, self._readers[0], parts)] if parts else []
 
     def survey_all(self) -> list[Survey]:
         """Ask for the extents of all parts that may have grown, or were never asked for."""
@@ -213,9 +230,10 @@ class Dispenser:
             self._flying.pop(number, None)
             self._extra = 0 if len(self._flying) <= self._window() // 2 else self._extra
 
-    def relax(self) -> None:
+    def relax(self, most: int | None = None) -> None:
         """Let more claims be under way, twice as many each time: everything waits for rows."""
-        self._extra = max(1, 2 * self._extra)
+        extra = max(1, 2 * self._extra)
+        self._extra = extra if most is None else min(extra, most)
 
     # Giving out
 

@@ -1,6 +1,6 @@
 """Epochs: stretches of the stream under one plan, and how the next one is asked for.
 
-A pure state machine. A switch is asked for, then begun when the first source places its barrier,
+A pure state machine. A switch is requested, then begun when all readers have finished their claims,
 and from then on it happens whole. Until it is begun a newer request supersedes it; after that a
 newer request waits its turn (STRETCH §6.1).
 """
@@ -32,7 +32,7 @@ class Epochs(Generic[P]):
         self.newest = first
 
     def request(self, plan: P) -> None:
-        """Ask for another plan from the next epoch on; supersedes an earlier wish."""
+        """Ask for another plan from the next epoch on; supersedes an earlier request."""
         self._asked = plan
 
     @property

@@ -1,8 +1,8 @@
 """The gate: merges what several links deliver into one sequential order.
 
-Each link tells how far it has come (its frontier). A tuple is *ready* when every link has passed it
-(STRETCH §2); ready tuples leave in the order of positions, the others wait. A link may deliver out
-of order between two frontiers; the gate sorts what it releases.
+Each link reports how far it has come (its frontier). A tuple is *ready* when every link has passed
+it (STRETCH §2); ready tuples leave in the order of positions, the others wait. A link may deliver
+out of order between two frontiers; the gate sorts what it releases.
 
 A region that cannot tell the order of its input (`ordered=False`) waits for nothing: it gets what
 is there, each release sorted, though a later one may hold earlier tuples.

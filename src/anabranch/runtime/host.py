@@ -7,11 +7,13 @@ and carries away what is in its outbox.
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from anabranch.graph import Role
+from anabranch.io.source import Source
 from anabranch.planning.regions import RegionKind
 from anabranch.runtime.bucket_loads import BucketLoads
 from anabranch.runtime.channel import Channel
@@ -90,6 +92,7 @@ class Host:
         self.units: dict[UnitId, Unit] = {}
         self.readers: dict[UnitId, SourceUnit] = {}
         self._newest = -1
+        self._sources: dict[UnitId, Source] = {}
         self._unannounced: list[Message] = []
         self._handovers: dict[tuple[int, UnitId], list[Handover]] = defaultdict(list)
         self._entering: dict[UnitId, tuple[int, set[UnitId]]] = {}
@@ -186,9 +189,8 @@ class Host:
     def places(self) -> set[str]:
         """The places that the newest plan names for the units of this host."""
         layout = self._layouts[self._newest]
-        sources = self._topology.flow.sources()
         mine = [u for u, host in layout.units.items() if host == self.number]
-        plans = [(u, layout.region_plan(u)) for u in mine if u.region not in sources]
+        plans = [(u, layout.region_plan(u)) for u in mine if u.region not in self._ranks]
         return {plan.placement[unit.replica] for unit, plan in plans if plan.placement}
 
     def holds_back(self) -> bool:
@@ -217,19 +219,18 @@ class Host:
         for reader in self.readers.values():
             reader.end_epoch()
             self._report(Done(reader.epoch, reader.id, {}))
-        sources = self._topology.flow.sources()
         mine = [unit for unit, host in layout.units.items() if host == self.number]
         self.readers = {
             unit: SourceUnit(
                 unit,
                 epoch,
-                sources[unit.region],
+                self._source_of(unit),
                 self._ranks[unit.region],
                 self._outlet(epoch, unit),
                 self._report,
             )
             for unit in mine
-            if unit.region in sources
+            if unit.region in self._ranks
         }
         for unit in mine:
             if unit in self.readers:
@@ -242,6 +243,12 @@ class Host:
             if self.units[unit].done:
                 self._try_to_enter(unit)
         self._forget(epoch - 1)
+
+    def _source_of(self, unit: UnitId) -> Source:
+        """The source of a reader: a copy of its own, whose open files outlive an epoch."""
+        if unit not in self._sources:
+            self._sources[unit] = copy.copy(self._topology.flow.sources()[unit.region])
+        return self._sources[unit]
 
     def _unit(self, unit: UnitId, layout: Layout) -> Unit:
         sink = self._topology.regions[unit.region].kind is RegionKind.SINK

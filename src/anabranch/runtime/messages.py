@@ -171,7 +171,6 @@ class Finished(NamedTuple):
         number: Which claim.
         rows: How many rows there were.
         part_over: Whether the part has no further rows.
-        dry: Whether no further rows had come yet.
         waited_ms: How long the rows had waited at their origin; None where nobody can say.
     """
 
@@ -179,7 +178,6 @@ class Finished(NamedTuple):
     number: int
     rows: int
     part_over: bool
-    dry: bool = False
     waited_ms: float | None = None
 
 

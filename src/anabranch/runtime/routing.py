@@ -16,7 +16,7 @@ class Router:
     """Sends jumbo tuples into one region under one plan."""
 
     def __init__(self, region: Region, plan: RegionPlan, loads: BucketLoads | None = None) -> None:
-        """Route by the region's kind; `loads` hears what is dealt out by bucket."""
+        """Route by the region's kind; `loads` counts what is dealt out by bucket."""
         self._region, self.replicas, self._loads = region, plan.replicas, loads
         # NumPy sorts short integers by their digits, in a fraction of the time.
         short = plan.replicas <= np.iinfo(np.uint16).max

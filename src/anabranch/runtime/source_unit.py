@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Callable
 
@@ -23,7 +22,7 @@ class SourceUnit:
     Args:
         unit: Its name.
         epoch: The epoch.
-        source: What is read.
+        source: What is read; no other reader of this process uses the same object.
         rank: Number of the source.
         outlet: Where tuples go.
         report: Takes the messages to the coordinator.
@@ -38,14 +37,14 @@ class SourceUnit:
         outlet: Outlet,
         report: Callable[[Finished | Surveyed], None],
     ) -> None:
-        # Readers of one process must not share open files.
-        self.id, self.epoch, self._source, self._rank = unit, epoch, copy.copy(source), rank
+        self.id, self.epoch, self._source, self._rank = unit, epoch, source, rank
         self._outlet, self._report = outlet, report
         self._parts = source.parts()
         self._schema = without_dictionaries(source.schema)
         self._claims: deque[Claim] = deque()
         self._surveys: deque[Survey] = deque()
         self._free, self._sent = START, START
+        self._dry: dict[int, int] = {}  # by part that had no more rows, where it goes on
         self._at = 0
         self._ended = False
 
@@ -58,11 +57,14 @@ class SourceUnit:
             if not self._claims:
                 self._at = message.start
             self._claims.append(message)
+            self._dry.pop(message.part, None)
+        else:
+            self._dry.clear()  # it is sent when the end of every claim is known
         self._free = message.free
 
     def runnable(self) -> bool:
         """Whether there is something to read, to ask or to promise."""
-        return bool(self._claims or self._surveys) or self._promise() != self._sent
+        return bool(self._claims or self._surveys) or self._promise() > self._sent
 
     def run(
         self, acknowledge: Acknowledge, now_s: Callable[[], float], watch: Watch | None = None
@@ -82,7 +84,7 @@ class SourceUnit:
 
         However short an epoch is, the end of a stream is not held back by that.
         """
-        if self._promise() != self._sent:
+        if self._promise() > self._sent:
             self._send(None, None, frozenset())
         self._outlet.end_epoch()
 
@@ -111,20 +113,22 @@ class SourceUnit:
             return
         rows = self._at - claim.start
         if dry:
-            self._free = min(self._free, place(self._rank, claim.part, self._at))
+            self._dry[claim.part] = self._at
         self._claims.popleft()
         self._at = self._claims[0].start if self._claims else 0
         self._send(jumbo, began_s, chunks)
         for done in chunks:
             acknowledge(done, -1)
         waited_ms = None if chunk is None else chunk.waited_ms
-        self._report(Finished(self.id, claim.number, rows, over, dry, waited_ms))
+        self._report(Finished(self.id, claim.number, rows, over, waited_ms))
 
     def _promise(self) -> Root:
         """No row that this reader reads from now on is before it."""
         starts = [place(self._rank, claim.part, claim.start) for claim in self._claims]
         if self._claims:
             starts[0] = place(self._rank, self._claims[0].part, self._at)
+        # The coordinator may have given out a claim before it knew that another one was dry.
+        starts += [place(self._rank, part, row) for part, row in self._dry.items()]
         return min([self._free, *starts])
 
     def _send(self, jumbo: Jumbo | None, born_s: float | None, chunks: frozenset[Chunk]) -> None:

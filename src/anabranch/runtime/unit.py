@@ -41,6 +41,9 @@ class Watch(Protocol):
 class Outflow(Protocol):
     """Where the rows of a sink go on its host."""
 
+    def enter(self, epoch: int) -> None:
+        """Take rows of an epoch from now on."""
+
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         """Take rows, in the order of the sink."""
 
@@ -112,6 +115,8 @@ class Unit:
                 self._gate.preload(port, jumbo)
         self._preloaded = [[] for _ in range(self._ports)]
         self.done = self.ended = False
+        if self.outflow is not None:
+            self.outflow.enter(epoch)
         for message in self._early.pop(epoch, ()):
             self.receive(message)
 

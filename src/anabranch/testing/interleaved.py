@@ -341,6 +341,9 @@ class _Rows:
     def __init__(self, batches: list[pa.RecordBatch]) -> None:
         self._batches = batches
 
+    def enter(self, epoch: int) -> None:
+        """Epochs make no difference."""
+
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         self._batches.append(jumbo.batch)
 

@@ -32,7 +32,7 @@ from anabranch.engines.local.wire import Wire
 from anabranch.engines.local.worker import ONE_THREAD, Control, Job, Surroundings
 from anabranch.errors import EngineError, Subject
 
-GRACE_S = 1.0
+GRACE_S = 5.0
 """Seconds in which a worker must become idle after its run."""
 EXIT_S = 2.0
 """Seconds to wait for the end of a process that has closed its connections."""
@@ -117,15 +117,10 @@ class WorkerProcess:
     def _send(self, kind: Control, number: int, descriptors: Sequence[int] = ()) -> None:
         self._control.queue(kind, str(number).encode(), descriptors)
         end = time.monotonic() + CONNECT_S
-        while True:
-            try:
-                self._control.flush()
-                return
-            except OSError as error:
-                # The system limits descriptors that are on their way; the worker takes them soon.
-                if error.errno != errno.ETOOMANYREFS or time.monotonic() > end:
-                    raise
-                time.sleep(RETRY_S)
+        while not self._control.flush():
+            if time.monotonic() > end:
+                raise OSError(errno.ETOOMANYREFS, "too many descriptors are on their way")
+            time.sleep(RETRY_S)
 
     def _close(self) -> None:
         self._control.close()
@@ -187,10 +182,13 @@ class Crew:
                     workers.append(worker)
                 else:
                     worker.kill()
+            try:
+                while len(workers) < count:
+                    workers.append(WorkerProcess())
+            except BaseException:
+                self._idle += workers
+                raise
             self._taken += workers
-            while len(workers) < count:
-                workers.append(WorkerProcess())
-                self._taken.append(workers[-1])
             return workers
 
     def give_back(self, workers: Sequence[WorkerProcess], grace_s: float = GRACE_S) -> None:
@@ -228,6 +226,7 @@ class Crew:
             worker.start(number)
             for other in others:
                 mesh.introduce(number, other)
+            mesh.flush()
             numbers.append(number)
         return numbers
 

@@ -70,6 +70,7 @@ class LocalEngine:
         self._places = cpu_sockets()
         self._lock = threading.Lock()
         self._requested: Plan | None = None
+        self._begun: Plan | None = None  # requested, and not in force yet
         self._changes: deque[Reconfiguration] = deque(maxlen=CHANGES)
         self._stopping = self._ended = False
         self._session: Session | None = None
@@ -274,7 +275,11 @@ class LocalEngine:
         with self._lock:
             plan, self._requested = self._requested, None
         if plan is not None:
-            session.request(plan)
+            self._begun = plan
+            try:
+                session.request(plan)
+            except EngineError as error:  # no further worker can be had
+                log.warning("%s; the plan stays as it is", error)
         elif self._checkpoint is not None and time.monotonic() - self._saved_s >= SAVE_S:
             if session.unsaved:
                 session.save()
@@ -283,14 +288,20 @@ class LocalEngine:
     def _is_drained(self, session: Session) -> bool:
         """Whether what was under way is finished, or has taken too long."""
         coordinator = session.coordinator
-        done = self._drained_s and not (coordinator.passing or coordinator.wants_epoch)
-        return bool(done or (self._drained_s and time.monotonic() - self._drained_s > DRAIN_S))
+        if not self._drained_s:
+            return False
+        if not (coordinator.passing or coordinator.wants_epoch):
+            return True
+        late = time.monotonic() - self._drained_s > DRAIN_S
+        if late and self._checkpoint is None:
+            log.warning("stopped after %.0f s: rows under way were dropped", DRAIN_S)
+        return late
 
     def _note_passage(self, passage: Passage) -> None:
         self._saved_s = time.monotonic()
         if passage.saves and passage.ended:
             self._ended = True
-        self._plan = passage.plan
+        self._plan, self._begun = passage.plan, None
         moved = tuple(passage.before.diff(passage.plan))
         if moved and self._session is not None:
             change = Reconfiguration(
@@ -308,6 +319,7 @@ class LocalEngine:
     def _observe_if_due(self, session: Session) -> None:
         if self._profile and self.seconds - session.profiler.looked_s >= PERIOD_S:
             self._observe(session)
+            session.survey()
 
     def _observe(self, session: Session) -> None:
         session.measure_home()
@@ -351,6 +363,8 @@ class LocalEngine:
             session.abandon()
             if checkpoint.last is not None:
                 self._plan = Plan.from_json(checkpoint.last.plan)
+            with self._lock:
+                self._requested = self._requested or self._begun
             self._session = self._new_session()
             self._session.profiler.follow(session.profiler)
             self._session.start()

@@ -21,7 +21,6 @@ from anabranch.engines.local.versions import UnitStorage
 from anabranch.flow import Flow
 from anabranch.io.sink import Stage
 from anabranch.io.staged import MemoryStage
-from anabranch.planning.plan import Plan
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
 from anabranch.runtime.messages import Begin, Handover
@@ -40,9 +39,9 @@ class Durable:
     token: str
     last: Manifest | None
 
-    def for_units(self, plan: Plan) -> UnitStorage:
+    def for_units(self) -> UnitStorage:
         """What writes and reads the state of units."""
-        return UnitStorage(self.storage, self.token, self.last, plan)
+        return UnitStorage(self.storage, self.token, self.last)
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,6 @@ class LocalJob:
     """What a worker has to know of a run."""
 
     flow: Flow
-    plan: Plan
     durable: Durable | None
     profile: bool
 
@@ -78,6 +76,7 @@ class Pong(NamedTuple):
         number: Of the ping.
         idle: Whether nothing could run.
         holds_back: Whether tuples wait until a slower source gives as many.
+        shows_later: Whether rows have come to sinks that are not visible yet.
         sent: Messages sent to other workers so far.
         received: Messages received from other workers so far.
     """
@@ -85,6 +84,7 @@ class Pong(NamedTuple):
     number: int
     idle: bool
     holds_back: bool
+    shows_later: bool
     sent: int
     received: int
 
@@ -115,7 +115,7 @@ class WorkerLoop:
         self._site = LocalSite(
             topology,
             stage,
-            None if job.durable is None else job.durable.for_units(job.plan),
+            None if job.durable is None else job.durable.for_units(),
             lambda prepared: mesh.send(COORDINATOR, prepared),
             Steps(job.flow, worker.status_page()).enter,
             cpu_clock=time.process_time,
@@ -173,10 +173,9 @@ class WorkerLoop:
     def _answer(self, ping: Ping) -> None:
         self._send()
         host = self._host
-        idle, holds_back = not host.runnable(), host.holds_back()
-        self._mesh.send(
-            COORDINATOR, Pong(ping.number, idle, holds_back, self._sent, self._received)
-        )
+        idle, counts = not host.runnable(), (self._sent, self._received)
+        pong = Pong(ping.number, idle, host.holds_back(), self._site.shows_later(), *counts)
+        self._mesh.send(COORDINATOR, pong)
 
     def _report_if_due(self) -> None:
         now_s = time.monotonic()

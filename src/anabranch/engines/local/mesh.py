@@ -122,6 +122,8 @@ class Mesh:
                 peer.wire.queue(INTRODUCTION, str(number).encode(), (connection.fileno(),))
                 self._unsent.add(peer)
                 self._introduced.append((peer, connection))
+            else:
+                connection.close()
 
     def send(self, to: int, message: object, by_value: bool = False) -> None:
         """Send a message with the next `flush` or `poll`; drop it if the process is lost.

@@ -39,7 +39,16 @@ from anabranch.planning.plan import Plan
 from anabranch.runtime.coordinator import Coordinator, Passage
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
-from anabranch.runtime.messages import HOME, Acks, Done, Finished, Handover, Message, Report
+from anabranch.runtime.messages import (
+    HOME,
+    Acks,
+    Done,
+    Finished,
+    Handover,
+    Message,
+    Report,
+    Survey,
+)
 
 TICK_S = 0.05
 """The longest that a turn waits."""
@@ -85,7 +94,7 @@ class Session:
         durable = None
         if checkpoint is not None:
             durable = Durable(checkpoint.storage, checkpoint.token, last)
-        self._job = LocalJob(flow, plan, durable, profile)
+        self._job = LocalJob(flow, durable, profile)
         self._workers: list[WorkerProcess] = []
         self._mesh: Mesh | None = None
         self._woken = Event()
@@ -110,7 +119,7 @@ class Session:
         self._site = LocalSite(
             self._topology,
             self._stage,
-            None if durable is None else durable.for_units(plan),
+            None if durable is None else durable.for_units(),
             self._show,
             Steps(flow, None).enter,
             profile=profile,
@@ -173,12 +182,14 @@ class Session:
         self._workers += new
         if self._mesh is None:
             self._mesh = Mesh(HOME)
-        numbers = crew.extend(self._mesh, new)
         steps = {name: step.body for name, step in self._flow.graph.steps.items()}
+        known = set(self._mesh.peers)
         try:
+            numbers = crew.extend(self._mesh, new)
             crew.run(self._mesh, work, self._job, steps=steps, to=numbers)
         except BaseException:
-            self._closed.update(numbers)  # without a job they have nothing to end
+            # Without a job they have nothing to end.
+            self._closed.update(set(self._mesh.peers) - known)
             raise
 
     # Requests
@@ -376,11 +387,9 @@ class Session:
         now_s = time.monotonic()
         if not self._surveying:
             self._surveying = True
-            for source in sources:
-                self._post(
-                    [(self.coordinator.layout.units[s.reader], s) for s in source.survey_all()]
-                )
-            self._settle()
+            self._ask_sources([survey for source in sources for survey in source.survey_all()])
+            return None
+        if any(source.asking for source in sources):
             return None
         if not all(source.is_read(now_s) for source in sources):
             self._surveying = False
@@ -389,9 +398,21 @@ class Session:
             return None
         self._surveying = False
         self._asked_s = None
-        holds = self._home.holds_back() or any(p.holds_back for p in self._last_pongs.values())
-        shown = self.rows_shown >= self.profiler.rows_written(self._home_rows())
-        return shown and not holds
+        pongs = self._last_pongs.values()
+        holds = self._home.holds_back() or any(pong.holds_back for pong in pongs)
+        later = self._site.shows_later() or any(pong.shows_later for pong in pongs)
+        return not (holds or later or self.coordinator.passing)
+
+    def survey(self) -> None:
+        """Ask the sources how much waits to be read."""
+        if not (self.coordinator.wants_epoch or self.coordinator.passing):
+            sources = self.coordinator.sources.values()
+            self._ask_sources([survey for each in sources for survey in each.survey_backlog()])
+
+    def _ask_sources(self, surveys: Sequence[Survey]) -> None:
+        units = self.coordinator.layout.units
+        self._post([(units[survey.reader], survey) for survey in surveys])
+        self._settle()
 
     def _home_rows(self) -> dict[str, int]:
         return {name: outflow.rows for name, outflow in self._site.outflows.items()}
@@ -447,7 +468,8 @@ class Session:
         self._chain = manifest.state
         sinks.commit(manifest, checkpoint.require_owned)
         self._note_shown(ages)
-        for source in self.coordinator.sources.values():
+        for name, source in self.coordinator.sources.items():
+            source.note_saved(passage.offsets[name])
             source.forget_arrivals()
         sinks.clean(manifest)
         if manifest.version % CLEAN_EVERY == 0 or passage.ended:
@@ -500,6 +522,8 @@ class Session:
                 for sender, message in mesh.poll(TICK_S):
                     if isinstance(message, Lost):
                         expected.discard(message.number)
+                        if show_rest and message.number not in self._closed:
+                            raise self._lost(message.number)  # with rows that were not shown
                     elif isinstance(message, Failed) and not show_rest:
                         self._closed.add(sender)  # the run has failed already
                     elif isinstance(message, Printed | Logged | Measured | Closed) or (

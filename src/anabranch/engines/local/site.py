@@ -61,15 +61,19 @@ class SinkOutflow:
         self._ages: list[tuple[float, int]] = []
         self._shown_s = time.monotonic()
         self._shown = 0  # how often rows were shown
-        self.epoch = 0
+        self._epoch = 0
         self.rows = 0
+
+    def enter(self, epoch: int) -> None:
+        """Rows belong to another epoch from now on."""
+        self._epoch = epoch
 
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         """Prepare rows, and show them if it is time to."""
         if self._writer is None:
             name = f"{self._shown + 1:012d}-{uuid4().hex}"
             if self._storage is not None:
-                name = self._storage.attempt(self._storage.version(self.epoch), self._name)
+                name = self._storage.attempt(self._storage.version(self._epoch), self._name)
             self._writer = self._sink.writer(self._schema, name, self._stage)
         self._writer.write(jumbo.batch)
         self.rows += len(jumbo)
@@ -88,6 +92,11 @@ class SinkOutflow:
     def follow(self, written: int) -> None:
         """Go on with the versions of another process."""
         self._shown = max(self._shown, written)
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows have come that nobody was asked to make visible."""
+        return bool(self._ages)
 
     def show_if_due(self) -> None:
         """Show rows that have waited long enough."""
@@ -181,7 +190,6 @@ class LocalSite:
         if outflow is None:
             return SavedUnit(files)
         receipt, ages = outflow.take()
-        outflow.epoch = epoch + 1
         return SavedUnit(files, () if receipt is None else (receipt,), ages)
 
     def restore(self, unit: UnitId, channel: Channel, first: bool) -> Sequence[Jumbo | None]:
@@ -250,6 +258,10 @@ class LocalSite:
             time.process_time() - self._process_s,
             process_memory() if memory else None,
         )
+
+    def shows_later(self) -> bool:
+        """Whether rows have come to sinks that are not visible yet."""
+        return any(outflow.waits for outflow in self.outflows.values())
 
     def abort(self) -> None:
         """Remove what was prepared for sinks and never taken."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -65,20 +66,11 @@ class UnitStorage:
         storage: The checkpoint.
         token: The run that owns it.
         last: The version that the run begins with.
-        plan: The plan that it begins with.
-        first_epoch: The number of the epoch that ends with the next version.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        token: str,
-        last: Manifest | None,
-        plan: Plan,
-        first_epoch: int = 0,
-    ) -> None:
-        self._storage, self._token, self._last, self._plan = storage, token, last, plan
-        self._first = (0 if last is None else last.version + 1) - first_epoch
+    def __init__(self, storage: Storage, token: str, last: Manifest | None) -> None:
+        self._storage, self._token, self._last = storage, token, last
+        self._first = 0 if last is None else last.version + 1
         self._chains: dict[UnitId, tuple[str, tuple[int, ...], Chain]] = {}
 
     def version(self, epoch: int) -> int:
@@ -87,7 +79,7 @@ class UnitStorage:
 
     def attempt(self, version: int, sink: str) -> str:
         """A name for rows of a sink that no other attempt uses."""
-        return state_name(version, sink, 0, self._token, 0)
+        return state_name(version, sink, 0, self._token, uuid4().hex)
 
     def save(
         self, epoch: int, unit: Unit, waiting: Sequence[Jumbo | None]

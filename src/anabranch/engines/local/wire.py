@@ -6,6 +6,7 @@ to each other therefore never wait for each other.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -96,7 +97,12 @@ class Wire:
                 sent = self._send_some()
             except (BlockingIOError, InterruptedError):
                 return False
-            except (BrokenPipeError, ConnectionError):
+            except OSError as error:
+                # The system limits descriptors that are on their way; the peer takes them soon.
+                if error.errno == errno.ETOOMANYREFS:
+                    return False
+                if not isinstance(error, ConnectionError):
+                    raise
                 self._broken = True
             if self._broken:
                 outgoing.clear()
