@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
+from anabranch.engines.local import engine as local_engine
 from anabranch.engines.local.crew import shared_crew
 from anabranch.errors import EngineError, OperatorError
 from anabranch.flow import Flow
@@ -392,3 +393,22 @@ def test_nothing_is_left_when_the_process_of_the_user_is_killed(tmp_path):
     wait_until(lambda: not any(map(is_running, workers)))
     left = set(os.listdir("/dev/shm")) - before
     assert [name for name in left if "anabranch" in name] == []
+
+
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_a_sink_that_moves_from_worker_to_worker_shows_every_row_once(
+    tmp_path, monkeypatch, checkpoint: bool
+):
+    monkeypatch.setattr(local_engine, "SAVE_S", 0.01)
+    flow = Flow("numbers")
+    rows = generate(numbers, SCHEMA, rows=4000, rate_per_s=2000)
+    flow.source("rows", rows).sink("out", parquet(tmp_path / "out"))
+    plan = small(flow)
+    kept: Any = {"checkpoint": tmp_path / "checkpoint"} if checkpoint else {}
+    with ab.start(flow, engine="local", plan=plan, workers=2, **kept) as run:
+        for number in range(12):
+            run.reconfigure(plan.with_workers("out", number % 2))
+            wait_until(lambda seen=number + 1: len(run.reconfigurations) >= seen)
+        assert run.await_termination(60)
+    shown = read_back(tmp_path / "out")["x"].to_pylist()
+    assert shown == list(range(4000))
