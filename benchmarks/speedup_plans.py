@@ -62,8 +62,8 @@ def plans_for_two(
     both = side_by_side(flow, workers, usual)
     plans = [
         NamedPlan("apart", apart_by_cost(flow, one, busy_s)),
+        NamedPlan("busiest, apart", around_busiest(flow, one, workers, busy_s)),
         NamedPlan("cut", cut_by_cost(one, busy_s)),
-        NamedPlan("readers", replace(one, sources=both.sources)),
         NamedPlan("busiest", replicate_busiest(flow, one, workers, busy_s)),
         NamedPlan("replicas", replace(one, regions=both.regions)),
         *(
@@ -133,6 +133,24 @@ def replicate_busiest(flow: Flow, plan: Plan, replicas: int, busy_s: Mapping[str
         return plan
     busiest = max(possible, key=lambda r: sum(busy_s.get(step, 0.0) for step in r.steps))
     return plan.with_replicas(busiest.name, replicas)
+
+
+def around_busiest(flow: Flow, plan: Plan, replicas: int, busy_s: Mapping[str, float]) -> Plan:
+    """Several replicas of the busiest region; what is downstream of it is on the last worker.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> flow = word_count.build()
+        >>> plan = around_busiest(flow, Plan.sequential(flow), 2, {"split": 2.0})
+        >>> plan.region("split").replicas, plan.region("count").workers
+        (2, (1,))
+    """
+    wide = replicate_busiest(flow, plan, replicas, busy_s)
+    names = [region.name for region in regions(flow)]
+    busiest = next((each.region for each in wide.regions if each.replicas > 1), names[-1])
+    for name in names[names.index(busiest) + 1 :]:
+        wide = wide.with_workers(name, replicas - 1)
+    return wide
 
 
 def _batches(size: int) -> str:
