@@ -36,7 +36,7 @@ class StepMetrics:
         step: Its name.
         rows_in: Tuples that came in.
         rows_out: Tuples that went out, over all ports.
-        busy_s: Time that threads were taken up by it.
+        busy_s: Time that processes or threads were taken up by it.
         keys: Keys that it holds; None without state by key. When its input ends it forgets them
             all, so what saw the end tells those that it held until then.
         skipped: Tuples dropped because its code raised, since the start.
@@ -113,7 +113,7 @@ class RegionMetrics:
         loaded_bytes: Bytes of state loaded.
         queue_jumbos: Jumbo tuples that wait in front of it, on average.
         queue_rows: Tuples in them.
-        replica_busy: Part of the time that each replica worked, in its busiest thread.
+        replica_busy: Part of the time that each replica worked, in its busiest pipeline.
         bucket_rows: Tuples that came, by bucket; empty where tuples are not dealt out by bucket,
             as with one replica.
         hottest_key: The key that comes most often there; None if none stands out.

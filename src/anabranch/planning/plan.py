@@ -29,7 +29,7 @@ class RegionPlan:
 
     Attributes:
         region: Name of the region.
-        pipelines: Its steps, cut into runs that share a thread.
+        pipelines: Its steps, cut into runs that are fused.
         replicas: How many copies.
         bucket_map: Owner of each bucket; empty where there is no partitioned state.
         placement: Where each replica sits, by name of a place; empty means anywhere.

@@ -67,7 +67,7 @@ class Loads:
 
 
 class BucketLoads:
-    """Counts what a router deals out into one region; one thread notes, another one may look.
+    """Counts what a router deals out into one region; Spark's pipelines note from several threads.
 
     Args:
         buckets: How many there are.

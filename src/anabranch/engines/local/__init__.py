@@ -1,1 +1,1 @@
-"""The local engine: threads of one process, joined by elastic gates."""
+"""The local engine: worker processes of one machine, joined by shared memory."""

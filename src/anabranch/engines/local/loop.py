@@ -40,7 +40,7 @@ class Durable:
     last: Manifest | None
 
     def for_units(self) -> UnitStorage:
-        """What writes and reads the state of units."""
+        """Return what writes and reads the state of units."""
         return UnitStorage(self.storage, self.token, self.last)
 
 
