@@ -67,7 +67,7 @@ def plans_for_two(
         NamedPlan("busiest", replicate_busiest(flow, one, workers, busy_s)),
         NamedPlan("replicas", replace(one, regions=both.regions)),
         *(
-            NamedPlan(f"readers and replicas, {_batches(size)}", with_batches(both, size))
+            NamedPlan(f"readers and replicas, {_batches(size)}", side_by_side(flow, workers, size))
             for size in sizes
         ),
     ]

@@ -21,10 +21,12 @@ from anabranch.runtime.gate import Gate
 from anabranch.runtime.host import Host
 from anabranch.runtime.messages import Delivery
 from anabranch.runtime.outlet import Outlet
+from anabranch.runtime.ranges import Ranges
 from anabranch.runtime.routing import Router
+from anabranch.runtime.sink_order import SinkOrder
 from anabranch.runtime.source_unit import SourceUnit
 from anabranch.runtime.unit import Unit
-from anabranch.state.positions import FIRST, LAST, Jumbo, Root
+from anabranch.state.positions import FIRST, LAST, Jumbo, Root, is_end
 from anabranch.state.tables.store import ObjectStore
 from anabranch.state.tables.table_store import TableStore
 from anabranch.testing.interleaved import Interleaved
@@ -109,7 +111,9 @@ def keep_what_a_crash_should_undo(patch: Patch) -> None:
     start_over = Interleaved.start_over
 
     def careless(self: Interleaved) -> None:
-        self.saved.written = {name: len(batches) for name, batches in self.written.items()}
+        self.saved.written = {
+            name: sum(batch.num_rows for batch in batches) for name, batches in self.written.items()
+        }
         start_over(self)
 
     patch.setattr(Interleaved, "start_over", careless)
@@ -271,6 +275,24 @@ def give_out_a_row_twice(patch: Patch) -> None:
     patch.setattr(Dispenser, "_claim", overlapping)
 
 
+def promise_a_range_too_far(patch: Patch) -> None:
+    """A replica of a sink does not wait for the rest of its own range."""
+    frontier = Ranges.frontier
+
+    def ahead(self: Ranges, replica: int, reached: Root) -> Root:
+        passed = frontier(self, replica, reached)
+        if self.replicas == 1 or is_end(passed):
+            return passed
+        return passed._replace(time=passed.time + self.rows)
+
+    patch.setattr(Ranges, "frontier", ahead)
+
+
+def show_rows_as_they_are_reported(patch: Patch) -> None:
+    """Rows of a replica of a sink do not wait for those of the others."""
+    patch.setattr(SinkOrder, "take", lambda self, prepared: list(prepared.segments))
+
+
 MUTATIONS: dict[Callable[[Patch], None], bool | None] = {
     share_a_bucket: None,
     skip_order_restoration: None,
@@ -296,6 +318,8 @@ MUTATIONS: dict[Callable[[Patch], None], bool | None] = {
     forget_a_replica: None,
     keep_what_was_given_away: None,
     give_out_a_row_twice: None,
+    promise_a_range_too_far: None,
+    show_rows_as_they_are_reported: None,
 }
 """Each mutation, and whether only flows with event time can show it."""
 

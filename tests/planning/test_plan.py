@@ -103,7 +103,11 @@ BROKEN = {
         PLAN.with_replicas("g", 2),
         "region 'g': expected one replica of a stateful region, got 2",
     ),
-    "replicas of a sink": (PLAN.with_replicas("out", 2), "one replica of a sink region, got 2"),
+    "ranges of a sink that do not tile parts": (
+        replaced("out", range_rows=3),
+        "region 'out': expected range_rows as a power of two up to .*, got 3",
+    ),
+    "ranges of another region": (replaced("m", range_rows=4), "range_rows for a sink alone, got 4"),
     "a bucket map too short": (
         replaced("p", bucket_map=(0,) * 11),
         "region 'p': expected a bucket map of 12 buckets, got 11",

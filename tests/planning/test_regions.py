@@ -56,7 +56,7 @@ def test_kinds_say_who_may_be_replicated():
         "p": True,
         "g": False,
         "x": True,
-        "out": False,
+        "out": True,
     }
 
 
@@ -96,7 +96,27 @@ def test_only_stateless_regions_take_tuples_in_any_order():
 def test_a_sink_under_key_order_takes_tuples_as_they_come():
     flow = Flow("f", order="key")
     flow.source("s", memory([{"a": 1}])).sink("out", collect())
-    assert regions(flow)[-1] == Region("out", RegionKind.SINK, ("out",), ordered=False)
+    expected = Region("out", RegionKind.SINK, ("out",), ordered=False, sharable=False)
+    assert regions(flow)[-1] == expected
+
+
+def test_a_sink_behind_a_clock_has_one_replica_and_its_late_tuples_may_have_several():
+    found = by_name(
+        """
+        s: source a b
+        c: timed by a
+        out: sink <- c
+        late: sink <- c.late
+        """
+    )
+    assert (found["out"].replicable, found["late"].replicable) == (False, True)
+
+
+def test_a_sink_of_a_changelog_has_one_replica():
+    flow = Flow("f")
+    source = flow.source("s", memory([{"k": 1}]))
+    source.aggregate("count", key="k", n=count(), emit="changes").sink("out", collect())
+    assert not regions(flow)[-1].replicable
 
 
 def test_every_step_is_in_exactly_one_region():

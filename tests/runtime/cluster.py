@@ -13,14 +13,14 @@ import pyarrow as pa
 from anabranch.columns.rows import python_rows
 from anabranch.flow import Flow
 from anabranch.graph import Role
-from anabranch.planning.plan import Plan
+from anabranch.planning.plan import Plan, RegionPlan
 from anabranch.runtime.channel import Channel
 from anabranch.runtime.coordinator import Coordinator, Passage
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
 from anabranch.runtime.messages import Message, Report, UnitId
 from anabranch.runtime.unit import Unit
-from anabranch.state.positions import Jumbo
+from anabranch.state.positions import Jumbo, Root
 
 COORDINATOR = -1
 
@@ -37,7 +37,7 @@ class Rows:
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         self._batches.append(jumbo.batch)
 
-    def enter(self, epoch: int) -> None:
+    def enter(self, epoch: int, plan: RegionPlan) -> None:
         """Epochs make no difference."""
 
     def end(self) -> None:
@@ -46,7 +46,10 @@ class Rows:
     def leave(self) -> int:
         return 0
 
-    def follow(self, written: int) -> None:
+    def reach(self, frontier: Root) -> None:
+        """Rows are shown at once."""
+
+    def follow(self, generation: int) -> None:
         """All hosts write to the same list."""
 
 

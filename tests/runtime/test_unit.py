@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.planning.plan import Plan
+from anabranch.planning.plan import Plan, RegionPlan
 from anabranch.planning.regions import RegionKind
 from anabranch.runtime.channel import owned_buckets
 from anabranch.runtime.layout import Layout, Topology
@@ -54,7 +54,7 @@ class Collected:
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         self.rows += values(jumbo)
 
-    def enter(self, epoch: int) -> None:
+    def enter(self, epoch: int, plan: RegionPlan) -> None:
         """Epochs make no difference."""
 
     def end(self) -> None:
@@ -63,8 +63,11 @@ class Collected:
     def leave(self) -> int:
         return 7
 
-    def follow(self, written: int) -> None:
-        self.followed.append(written)
+    def reach(self, frontier: Root) -> None:
+        """Rows are shown at once."""
+
+    def follow(self, generation: int) -> None:
+        self.followed.append(generation)
 
 
 class Alone:

@@ -98,6 +98,11 @@ class Receipt:
     staged: bool = False
     positions: PositionRange | None = None
 
+    @property
+    def place(self) -> tuple[int, ...]:
+        """The key that puts receipts of one version in the order of the stream."""
+        return () if self.positions is None else self.positions.first
+
 
 class Stage(Protocol):
     """Keeps rows from their preparation to their commit; each engine has its own.

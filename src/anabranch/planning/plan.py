@@ -20,6 +20,9 @@ from anabranch.planning.regions import Region, RegionKind, regions, shape_of
 from anabranch.planning.typed_json import fitted
 
 DEFAULT_BATCH_ROWS = 65_536
+RANGE_ROWS = 1 << 18
+MOST_RANGE_ROWS = 1 << 40
+"""Positions of two parts of a source are never in one range."""
 Named = TypeVar("Named")
 
 
@@ -35,6 +38,8 @@ class RegionPlan:
         placement: Where each replica sits, by name of a place; empty means anywhere.
         workers: The worker process of each pipeline of each replica, numbered from 0, replica by
             replica; empty leaves that to the engine. Only the local engine has such workers.
+        range_rows: The replicas of a sink take ranges of so many positions in turn, counted in rows
+            of a source; a power of two.
     """
 
     region: str
@@ -43,6 +48,7 @@ class RegionPlan:
     bucket_map: BucketMap = ()
     placement: tuple[str, ...] = ()
     workers: tuple[int, ...] = ()
+    range_rows: int = RANGE_ROWS
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,17 @@ class Plan:
     def with_bucket_map(self, region: str, bucket_map: BucketMap) -> Plan:
         """Another owner for some buckets."""
         return self._with(replace(self.region(region), bucket_map=tuple(bucket_map)))
+
+    def with_range_rows(self, sink: str, rows: int) -> Plan:
+        """Replicas of a sink that take ranges of at least so many rows in turn.
+
+        Example:
+            >>> from anabranch.apps import word_count
+            >>> plan = Plan.sequential(word_count.build()).with_range_rows("out", 100_000)
+            >>> plan.region("out").range_rows
+            131072
+        """
+        return self._with(replace(self.region(sink), range_rows=1 << max(rows - 1, 0).bit_length()))
 
     def with_source(
         self,
@@ -349,6 +366,11 @@ def _validate_region(plan: RegionPlan, region: Region) -> None:
             str(list(plan.placement)),
             "give one place per replica, or none",
         )
+    rows = plan.range_rows
+    if rows != RANGE_ROWS and region.kind is not RegionKind.SINK:
+        refuse("range_rows for a sink alone", str(rows), "leave it out")
+    if not 1 <= rows <= MOST_RANGE_ROWS or rows & (rows - 1):
+        refuse(f"range_rows as a power of two up to {MOST_RANGE_ROWS}", str(rows), "round it up")
     units = plan.replicas * len(plan.pipelines)
     if plan.workers and (len(plan.workers) != units or min(plan.workers) < 0):
         refuse(
@@ -387,6 +409,8 @@ def _diff_region(old: RegionPlan, new: RegionPlan) -> list[str]:
         lines.append(f"region {old.region}{moving}".replace(", ", ": ", 1))
     if old.pipelines != new.pipelines:
         lines.append(f"pipelines of region {old.region}: {_show(old)} → {_show(new)}")
+    if old.range_rows != new.range_rows:
+        lines.append(f"{old.range_rows} → {new.range_rows} rows a range of sink {old.region}")
     if old.workers != new.workers:
         lines.append(f"workers of region {old.region}: {_on(old.workers)} → {_on(new.workers)}")
     if old.placement != new.placement:

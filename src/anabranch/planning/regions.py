@@ -6,7 +6,8 @@ Joker §3.2, with these deviations:
 - A stateless operator before a partitioned one joins its region only if its input carries the key
   *unchanged* up to there (`Operator.keeps`), not merely a column of that name.
 - Shared operators stand alone: their input is copied to every replica.
-- Sinks, like sources, have regions of their own.
+- Sinks, like sources, have regions of their own. The replicas of a sink take ranges of positions in
+  turn, so that order is kept without a place that all rows pass.
 
 Regions follow from the flow alone and never change while it lives.
 """
@@ -51,6 +52,8 @@ class Region:
         key: Columns that route a tuple to its bucket, for partitioned regions.
         buckets: How many buckets its state has; 0 without state.
         ordered: Whether it could tell the order of its input, so that order must be restored.
+        sharable: Whether several readers may share a source's parts, or several writers the ranges
+            of a sink.
     """
 
     name: str
@@ -59,7 +62,7 @@ class Region:
     key: tuple[str, ...] = ()
     buckets: int = 0
     ordered: bool = True
-    sharable: bool = True  # whether several readers may share a source's parts
+    sharable: bool = True
 
     @property
     def mapped(self) -> bool:
@@ -74,6 +77,7 @@ class Region:
             RegionKind.STATELESS,
             RegionKind.PARTITIONED,
             RegionKind.SHARED,
+            RegionKind.SINK,
         )
 
 
@@ -99,7 +103,9 @@ def regions(flow: Flow) -> tuple[Region, ...]:
             found.append(Region(name, RegionKind.SOURCE, (name,), ordered=False, sharable=sharable))
         elif step.role is Role.SINK:
             ordered = flow.order is Order.TOTAL or _loses_key_order(found, step)
-            found.append(Region(name, RegionKind.SINK, (name,), ordered=ordered))
+            sharable = ordered and _in_ranges(flow, step)
+            region = Region(name, RegionKind.SINK, (name,), ordered=ordered, sharable=sharable)
+            found.append(region)
         elif name not in placed:
             chain = _chain(flow, name)
             placed.update(chain)
@@ -111,6 +117,25 @@ def _loses_key_order(found: list[Region], sink: Step) -> bool:
     """Whether a sink reads from replicas among which the tuples of a key are dealt out."""
     producer = sink.inputs[0].step if sink.inputs[0] is not None else ""
     return any(r.kind is RegionKind.STATELESS and producer in r.steps for r in found)
+
+
+def _in_ranges(flow: Flow, sink: Step) -> bool:
+    """Whether replicas of a sink can take ranges of positions in turn.
+
+    Ranges are counted in the rows of one source, and a changelog needs only the order of each key.
+    """
+    types = [flow.resolve().types[given] for given in sink.inputs if given is not None]
+    numbered = all(each.time is None and each.changelog is None for each in types)
+    single = len(_sources(flow, sink)) == 1
+    return numbered and single and not flow.sinks()[sink.name].traits.dataframes
+
+
+def _sources(flow: Flow, step: Step) -> set[str]:
+    """The sources that reach a step."""
+    if step.role is Role.SOURCE:
+        return {step.name}
+    upstream = {given.step for given in step.inputs if given is not None}
+    return {name for each in upstream for name in _sources(flow, flow.graph.steps[each])}
 
 
 def _chain(flow: Flow, first: str) -> tuple[str, ...]:

@@ -75,6 +75,8 @@ def side_by_side(flow: Flow, cores: int, batch_rows: int = BATCH_ROWS) -> Plan:
         elif region.replicable:
             most = region.buckets if region.mapped else cores
             plan = plan.with_replicas(region.name, min(cores, most))
+            if region.kind is RegionKind.SINK and cores > 1:  # each batch is another one's turn
+                plan = plan.with_range_rows(region.name, batch_rows)
     return plan
 
 

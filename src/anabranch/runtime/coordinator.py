@@ -157,8 +157,8 @@ class Coordinator:
     @property
     def ended(self) -> bool:
         """Whether every sink has processed the end of its stream."""
-        sinks = set(self._topology.flow.names(Role.SINK))
-        return sinks <= {unit.region for unit in self._ended}
+        sinks = self._topology.flow.names(Role.SINK)
+        return all(self._ended.issuperset(self.layout.of_region(sink)) for sink in sinks)
 
     @property
     def held_up(self) -> bool:

@@ -298,7 +298,7 @@ def _sequence(ready: list[Jumbo]) -> list[Jumbo]:
 
 
 def _position(jumbo: Jumbo, row: int) -> tuple[int, ...]:
-    return tuple(int(column[row]) for column in jumbo.positions.columns)
+    return jumbo.positions.row(row)
 
 
 def _root(jumbo: Jumbo, row: int) -> Root:

@@ -84,7 +84,7 @@ class Handover(NamedTuple):
         state: By step, what each of its stores has released.
         waiting: By input port, the tuples that the giver's gate could not release yet.
         since_s: When the giver had finished its epoch.
-        written: Of a sink, how often the giver has made rows visible.
+        generation: Of a sink, the generation of replicas that the giver has belonged to.
     """
 
     epoch: int
@@ -93,7 +93,7 @@ class Handover(NamedTuple):
     state: Mapping[str, list[Any]]
     waiting: tuple[Jumbo | None, ...] = ()
     since_s: float = 0.0
-    written: int = 0
+    generation: int = 0
 
 
 # From the coordinator to hosts

@@ -39,7 +39,8 @@ class Outlet:
     ) -> None:
         self._epoch, self._send, self._acknowledge, self._turn = epoch, send, acknowledge, turn
         self._exits = [
-            (each, self._router(layout, each, loads), [START]) for each in layout.exits[unit]
+            (each, self._router(layout, each, loads), [START] * len(each.links))
+            for each in layout.exits[unit]
         ]
 
     @staticmethod
@@ -60,14 +61,15 @@ class Outlet:
         for each, router, sent in self._exits:
             jumbo, frontier = outputs[each.out_port], reached[each.out_port]
             shares = self._shares(each, router, jumbo)
-            for link, share in zip(each.links, shares, strict=True):
+            for replica, (link, share) in enumerate(zip(each.links, shares, strict=True)):
+                passed = frontier if router is None else router.frontier(replica, frontier)
                 if share is not None:
                     for chunk in chunks:
                         self._acknowledge(chunk, 1)
-                    self._send(Delivery(self._epoch, link, share, frontier, born_s, chunks))
-                elif frontier != sent[0]:
-                    self._send(Delivery(self._epoch, link, None, frontier))
-            sent[0] = frontier
+                    self._send(Delivery(self._epoch, link, share, passed, born_s, chunks))
+                elif passed != sent[replica]:
+                    self._send(Delivery(self._epoch, link, None, passed))
+                sent[replica] = passed
 
     def end_epoch(self) -> None:
         """Send a barrier on every link."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-import pyarrow as pa
+import numpy.typing as npt
 
 from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.planning.plan import RegionPlan
 from anabranch.planning.regions import Region, RegionKind
 from anabranch.runtime.bucket_loads import BucketLoads
-from anabranch.state.positions import Jumbo
+from anabranch.runtime.ranges import Ranges
+from anabranch.state.positions import Jumbo, Root
 
 
 class Router:
@@ -21,7 +24,12 @@ class Router:
         # NumPy sorts short integers by their digits, in a fraction of the time.
         short = plan.replicas <= np.iinfo(np.uint16).max
         self._owner = np.array(plan.bucket_map, dtype=np.uint16 if short else np.int64)
+        self._ranges = Ranges.of(plan) if region.kind is RegionKind.SINK else None
         self._turn = 0
+
+    def frontier(self, replica: int, frontier: Root) -> Root:
+        """Return how far a stream that has reached a frontier has come for one replica."""
+        return frontier if self._ranges is None else self._ranges.frontier(replica, frontier)
 
     def route(self, jumbo: Jumbo | None, turn: int | None = None) -> list[Jumbo | None]:
         """One entry per replica. `turn` picks the replica where any would do."""
@@ -30,6 +38,10 @@ class Router:
             return shares
         if self._region.kind is RegionKind.SHARED:
             return [jumbo] * self.replicas
+        if self.replicas > 1 and self._ranges is not None:
+            owners = self._ranges.owners(jumbo.positions.columns[0])
+            counts = np.bincount(owners, minlength=self.replicas)
+            return self._dealt(jumbo, owners, counts, keeper=0)
         if self._region.kind is RegionKind.PARTITIONED and self.replicas > 1:
             return self._by_bucket(jumbo)
         self._turn += 1
@@ -37,16 +49,24 @@ class Router:
         return shares
 
     def _by_bucket(self, jumbo: Jumbo) -> list[Jumbo | None]:
-        """One sort by owner and one take, then slices without a copy."""
         keys = [jumbo.batch.column(n) for n in self._region.key]
         hashes = hash_columns(keys)
         buckets = bucket_of(hashes, self._region.buckets)
         counts = np.bincount(buckets, minlength=self._region.buckets)
         if self._loads is not None:
             self._loads.note(counts, hashes, keys)
-        order = np.argsort(self._owner[buckets], kind="stable").astype(np.int64)
-        dealt = Jumbo(jumbo.batch.take(pa.array(order)), jumbo.positions.take(order))
         sizes = np.bincount(self._owner, weights=counts, minlength=self.replicas)
+        # Marks are with the owner of bucket 0, so that they move as its tuples do.
+        return self._dealt(jumbo, self._owner[buckets], sizes, keeper=int(self._owner[0]))
+
+    def _dealt(
+        self, jumbo: Jumbo, owners: npt.NDArray[Any], sizes: npt.NDArray[Any], keeper: int
+    ) -> list[Jumbo | None]:
+        """One sort by owner and one take, then slices without a copy."""
+        dealt = Jumbo(jumbo.batch, jumbo.positions)
+        if np.count_nonzero(sizes) > 1:
+            order = np.argsort(owners, kind="stable").astype(np.int64)
+            dealt = dealt.take(order)
         stops = np.cumsum(sizes).astype(np.int64)
         shares: list[Jumbo | None] = []
         start = 0
@@ -54,8 +74,6 @@ class Router:
             shares.append(dealt.slice(start, stop) if stop > start else None)
             start = stop
         if jumbo.marks:
-            # With the owner of bucket 0, so that marks that wait move as that bucket's tuples do.
-            keeper = int(self._owner[0])
             share = shares[keeper]
             bare = dealt.slice(0, 0) if share is None else share
             shares[keeper] = Jumbo(bare.batch, bare.positions, jumbo.marks)

@@ -39,22 +39,29 @@ class Watch(Protocol):
 
 
 class Outflow(Protocol):
-    """Where the rows of a sink go on its host."""
+    """Where the rows of a replica of a sink go on its host.
 
-    def enter(self, epoch: int) -> None:
+    The replicas that write side by side form a *generation*. The rows of a later one come after all
+    rows of an earlier one, and within a generation the positions decide.
+    """
+
+    def enter(self, epoch: int, plan: RegionPlan) -> None:
         """Take rows of an epoch from now on."""
 
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         """Take rows, in the order of the sink."""
 
+    def reach(self, frontier: Root) -> None:
+        """Note that all rows of this replica before a position have been written."""
+
     def end(self) -> None:
         """The stream is over: make visible what is not."""
 
     def leave(self) -> int:
-        """Another host goes on: make visible what is not; returns how often that was done."""
+        """The generation is over: make visible what is not; returns its number."""
 
-    def follow(self, written: int) -> None:
-        """Go on where another host has left."""
+    def follow(self, generation: int) -> None:
+        """Belong to the generation after this one."""
 
 
 class Unit:
@@ -116,7 +123,7 @@ class Unit:
         self._preloaded = [[] for _ in range(self._ports)]
         self.done = self.ended = False
         if self.outflow is not None:
-            self.outflow.enter(epoch)
+            self.outflow.enter(epoch, self.plan)
         for message in self._early.pop(epoch, ()):
             self.receive(message)
 
@@ -149,6 +156,10 @@ class Unit:
         mine = set(self.channel.buckets)
         keeps: list[Jumbo | None] = [None] * len(waiting)
         found: list[Handover] = []
+        generation = 0
+        if self.outflow is not None and regrouped(self._layout, new, name):
+            generation = self.outflow.leave()
+            self.outflow.follow(generation)
         shares = self._shares(new, waiting)
         for taker in new.of_region(name):
             own = taker == self.id and stays
@@ -161,8 +172,7 @@ class Unit:
             moving = mine & set(owned_buckets(region, plan, taker.replica))
             state = self.channel.release(sorted(moving), steps) if moving and steps else {}
             waits = tuple(shares.get(taker, ()))
-            written = 0 if self.outflow is None else self.outflow.leave()
-            found.append(Handover(-1, self.id, taker, state, waits, written=written))
+            found.append(Handover(-1, self.id, taker, state, waits, generation=generation))
         return found, keeps
 
     def _shares(
@@ -199,7 +209,7 @@ class Unit:
         """Take over what another unit has handed over."""
         self.channel.absorb(dict(handover.state))
         if self.outflow is not None:
-            self.outflow.follow(handover.written)
+            self.outflow.follow(handover.generation)
         self.preload(handover.waiting)
 
     # Messages
@@ -263,12 +273,20 @@ class Unit:
                     self.outflow.write(jumbo, release.born_s)
             if watch is not None:
                 watch.tap(self.region.name, (), ())  # writing is what the step is about
+            self.outflow.reach(reached[0])
             if is_end(reached[0]) and not self.ended:
                 self.ended = True
                 self.outflow.end()
         for each in release.chunks:
             for chunk in each:
                 acknowledge(chunk, -1)
+
+
+def regrouped(old: Layout, new: Layout, region: str) -> bool:
+    """Whether other units than before, or units elsewhere, share the tuples of a region."""
+    if old.plan.region(region) != new.plan.region(region):
+        return True
+    return any(old.units[unit] != new.units[unit] for unit in old.of_region(region))
 
 
 def concerns(old: Layout, new: Layout, giver: UnitId, taker: UnitId) -> bool:
@@ -280,6 +298,8 @@ def concerns(old: Layout, new: Layout, giver: UnitId, taker: UnitId) -> bool:
     region, before, after = old.topology.regions[name], old.plan.region(name), new.plan.region(name)
     if giver == taker and old.units[giver] == new.units[taker]:
         return False
+    if region.kind is RegionKind.SINK:
+        return regrouped(old, new, name)  # its rows come after those of all that wrote before
     if before == after and old.units.get(taker) == new.units[taker]:
         return False  # it was there, and keeps what it has
     steps = set(old.steps(giver)) & set(new.steps(taker))
@@ -293,6 +313,6 @@ def concerns(old: Layout, new: Layout, giver: UnitId, taker: UnitId) -> bool:
     theirs = set(owned_buckets(region, after, taker.replica))
     if steps and mine & theirs:
         return True
-    # Regions without buckets have one replica with an order; it takes along what waits.
+    # A region without buckets has one replica with an order, which takes along what waits.
     unmapped = not region.mapped and region.kind is not RegionKind.STATELESS
     return unmapped and first

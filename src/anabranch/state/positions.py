@@ -211,6 +211,10 @@ class Positions:
                 break
         return passed
 
+    def row(self, number: int) -> tuple[int, ...]:
+        """The position of one tuple."""
+        return tuple(int(column[number]) for column in self._columns)
+
     def rows(self) -> list[tuple[int, ...]]:
         """As Python tuples."""
         return list(zip(*(c.tolist() for c in self.columns), strict=True))

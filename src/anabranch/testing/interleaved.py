@@ -9,7 +9,7 @@ as between processes. A crash forgets everything but the last epoch that was sav
 from __future__ import annotations
 
 import pickle
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -17,10 +17,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from anabranch.engines.local.site import SinkOutflow
 from anabranch.errors import BuildError, StateError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
+from anabranch.io import collect
 from anabranch.io.offsets import SourceOffsets
+from anabranch.io.staged import MemoryStage
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind
@@ -30,6 +33,7 @@ from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
 from anabranch.runtime.messages import HOME, Message, Report, UnitId
 from anabranch.runtime.routing import Router
+from anabranch.runtime.sink_order import Prepared, SinkOrder
 from anabranch.runtime.unit import Unit
 from anabranch.state.positions import Jumbo
 from anabranch.testing.result import RunResult, Tap
@@ -155,7 +159,10 @@ class Interleaved:
         """Forget everything, and go on from the last epoch that was saved whole."""
         saved, workers = self.saved, self._rng.randint(0, MOST_WORKERS)
         for sink, batches in self.written.items():
-            del batches[saved.written.get(sink, 0) :]
+            self.written[sink] = _first_rows(batches, saved.written.get(sink, 0))
+        self._orders = {sink: SinkOrder() for sink in self.written}
+        self._stage = MemoryStage()
+        self._rows_of: dict[str, Counter[int]] = {sink: Counter() for sink in self.written}
         self._coordinator = Coordinator(
             self._topology,
             saved.plan,
@@ -264,10 +271,15 @@ class Interleaved:
         """An epoch is over and saved whole: this is where a crash goes back to."""
         moved = "; ".join(passage.before.diff(passage.plan))
         self._events.append(f"epoch {passage.epoch}: {moved}")
-        units = {unit: saved[:2] for unit, saved in passage.saved.items()}
-        written = {unit.region: saved[2] for unit, saved in passage.saved.items() if saved[2]}
+        finished = range(self.saved.epoch, passage.epoch)
+        written = {
+            sink: self.saved.written.get(sink, 0) + sum(rows[epoch] for epoch in finished)
+            for sink, rows in self._rows_of.items()
+        }
         counters = {step: replace(c) for step, c in self._coordinator.counters.items()}
-        self.saved = _Saved(passage.epoch, passage.plan, passage.offsets, units, written, counters)
+        self.saved = _Saved(
+            passage.epoch, passage.plan, passage.offsets, dict(passage.saved), written, counters
+        )
 
     # What hosts need
 
@@ -275,14 +287,21 @@ class Interleaved:
         """The number of steps so far."""
         return self._now_s
 
-    def outflow(self, unit: UnitId) -> _Rows:
-        """Collects the rows of a sink."""
-        return _Rows(self.written[unit.region])
+    def outflow(self, unit: UnitId) -> SinkOutflow:
+        """Collects the rows of a replica of a sink."""
+        schema = self._topology.contexts[unit.region].inputs[0].schema
+        return _Counted(unit, collect(), schema, self._stage, None, self._show).into(
+            self._rows_of[unit.region]
+        )
+
+    def _show(self, prepared: Prepared) -> None:
+        receipts = [segment.receipt for segment in self._orders[prepared.sink].take(prepared)]
+        self.written[prepared.sink] += self._stage.rows(receipts)
+        self._stage.discard(receipts)
 
     def save(self, epoch: int, unit: Unit, waiting: Sequence[Jumbo | None]) -> Any:
         """Keep the state of a unit as bytes."""
-        count = len(self.written.get(unit.id.region, ()))
-        return unit.channel.snapshot(), pickle.dumps(list(waiting)), count
+        return unit.channel.snapshot(), pickle.dumps(list(waiting))
 
     def restore(self, unit: UnitId, channel: Channel, first: bool) -> Sequence[Jumbo | None]:
         """Bring back what was saved of a region, as far as it belongs to a unit."""
@@ -335,26 +354,29 @@ def _slowed(plan: Plan, sources: Sequence[str]) -> Plan:
     return plan
 
 
-class _Rows:
-    """Collects rows."""
+class _Counted(SinkOutflow):
+    """Counts rows by epoch."""
 
-    def __init__(self, batches: list[pa.RecordBatch]) -> None:
-        self._batches = batches
-
-    def enter(self, epoch: int) -> None:
-        """Epochs make no difference."""
+    def into(self, rows: Counter[int]) -> _Counted:
+        """Count there."""
+        self._rows_of = rows
+        return self
 
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
-        self._batches.append(jumbo.batch)
+        super().write(jumbo, born_s)
+        self._rows_of[self._epoch] += len(jumbo)
 
-    def end(self) -> None:
-        """There is nothing to make visible."""
 
-    def leave(self) -> int:
-        return 0
-
-    def follow(self, written: int) -> None:
-        """All hosts write to the same list."""
+def _first_rows(batches: Sequence[pa.RecordBatch], rows: int) -> list[pa.RecordBatch]:
+    """The batches that hold the first rows; rows of an epoch are never in a batch with others."""
+    found: list[pa.RecordBatch] = []
+    for batch in batches:
+        if rows <= 0:
+            break
+        found.append(batch)
+        rows -= batch.num_rows
+    assert rows == 0, "rows of a version that was saved are not in order, or not all written"
+    return found
 
 
 class _Tapped:

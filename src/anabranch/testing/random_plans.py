@@ -9,6 +9,7 @@ from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind, regions
 
 MOST_REPLICAS = 4
+RANGE_ROWS = (1, 2, 8, 1 << 18)
 
 
 def random_plan(flow: Flow, rng: Random) -> Plan:
@@ -23,6 +24,8 @@ def random_plan(flow: Flow, rng: Random) -> Plan:
             most = min(MOST_REPLICAS, region.buckets) if region.mapped else MOST_REPLICAS
             plan = plan.with_replicas(region.name, rng.randint(1, most))
             plan = _shuffled_owners(plan, region.name, rng)
+            if region.kind is RegionKind.SINK:
+                plan = plan.with_range_rows(region.name, rng.choice(RANGE_ROWS))
         if len(region.steps) > 1 and rng.random() < 0.6:
             plan = plan.with_pipelines(region.name, *_cut(len(region.steps), rng))
     return plan

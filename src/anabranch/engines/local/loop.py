@@ -53,6 +53,10 @@ class LocalJob:
     profile: bool
 
 
+class Ready(NamedTuple):
+    """Reports that a worker can take messages of its run."""
+
+
 class Close(NamedTuple):
     """Asks a worker to make visible what it has, to report for the last time, and to end."""
 
@@ -129,6 +133,7 @@ class WorkerLoop:
     def run(self) -> None:
         """Work until the coordinator says so, or is gone."""
         host, mesh = self._host, self._mesh
+        mesh.send(COORDINATOR, Ready())
         while True:
             runnable = host.runnable()
             for sender, message in mesh.poll(0.0 if runnable else REPORT_S):

@@ -7,7 +7,7 @@ session; when a worker dies, a run with a checkpoint goes on from its last versi
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from threading import Event
@@ -21,17 +21,27 @@ from anabranch.engines.cpu_topology import usable_cpus
 from anabranch.engines.latency import Latencies
 from anabranch.engines.local.crew import WorkerProcess, shared_crew
 from anabranch.engines.local.forwarding import Logged, Printed, show
-from anabranch.engines.local.loop import Close, Closed, Durable, LocalJob, Ping, Pong, Steps, work
+from anabranch.engines.local.loop import (
+    Close,
+    Closed,
+    Durable,
+    LocalJob,
+    Ping,
+    Pong,
+    Ready,
+    Steps,
+    work,
+)
 from anabranch.engines.local.mesh import Lost, Mesh
 from anabranch.engines.local.meter import Measured
 from anabranch.engines.local.profiler import Profiler
-from anabranch.engines.local.site import LocalSite, Prepared
+from anabranch.engines.local.site import LocalSite
 from anabranch.engines.local.status_page import NO_STEP
 from anabranch.engines.local.versions import next_chain
 from anabranch.engines.local.worker import Failed
 from anabranch.errors import EngineError, Subject
 from anabranch.flow import Flow
-from anabranch.io.sink import Receipt, Stage
+from anabranch.io.sink import Stage
 from anabranch.io.staged import MemoryStage
 from anabranch.io.two_phase_commit import NEWEST
 from anabranch.operators.base import Counters
@@ -49,6 +59,7 @@ from anabranch.runtime.messages import (
     Report,
     Survey,
 )
+from anabranch.runtime.sink_order import Prepared, Segment, SinkOrder
 
 TICK_S = 0.05
 """The longest that a turn waits."""
@@ -96,6 +107,8 @@ class Session:
             durable = Durable(checkpoint.storage, checkpoint.token, last)
         self._job = LocalJob(flow, durable, profile)
         self._workers: list[WorkerProcess] = []
+        self._starting: set[int] = set()  # workers that are not ready yet
+        self._requested: Plan | None = None  # waits for them
         self._mesh: Mesh | None = None
         self._woken = Event()
         count = self._wanted(plan)
@@ -127,8 +140,8 @@ class Session:
         self._home = Host(HOME, self._topology, self._site)
         self.profiler = Profiler(self._topology, self.coordinator, latencies)
         self.rows_shown = 0
-        self._shown = dict.fromkeys(flow.sinks(), 0)  # by sink, the version that is visible
-        self._early: dict[str, dict[int, Prepared]] = {}
+        self._shown: Counter[str] = Counter()  # by sink, the version that is visible
+        self._orders = {name: SinkOrder() for name in flow.sinks()}
         self._closed: set[int] = set()
         self._pings = 0
         self._pongs: dict[int, Pong] = {}
@@ -186,6 +199,7 @@ class Session:
         known = set(self._mesh.peers)
         try:
             numbers = crew.extend(self._mesh, new)
+            self._starting.update(numbers)
             crew.run(self._mesh, work, self._job, steps=steps, to=numbers)
         except BaseException:
             # Without a job they have nothing to end.
@@ -201,10 +215,21 @@ class Session:
             mesh.wake()
 
     def request(self, plan: Plan) -> None:
-        """Ask for another plan; with a checkpoint a version is saved before it."""
-        wanted = self._wanted(plan)
-        self._hire(wanted)
-        self.coordinator.widen(wanted)
+        """Ask for another plan; with a checkpoint a version is saved before it.
+
+        Its epoch does not begin before the workers that it needs are ready: tuples would wait for
+        processes that still import their modules.
+        """
+        self._hire(self._wanted(plan))
+        self._requested = plan
+        self._begin_when_ready()
+
+    def _begin_when_ready(self) -> None:
+        plan = self._requested
+        if plan is None or self._starting:
+            return
+        self._requested = None
+        self.coordinator.widen(self._wanted(plan))
         self.coordinator.request(plan)
         if self._checkpoint is not None:
             self.coordinator.save()
@@ -300,6 +325,9 @@ class Session:
                 raise self._lost(message.number)
         elif isinstance(message, Closed):
             self._closed.add(sender)
+        elif isinstance(message, Ready):
+            self._starting.discard(sender)
+            self._begin_when_ready()
         else:
             self._home.receive(message)  # type: ignore[arg-type]
 
@@ -401,6 +429,7 @@ class Session:
         pongs = self._last_pongs.values()
         holds = self._home.holds_back() or any(pong.holds_back for pong in pongs)
         later = self._site.shows_later() or any(pong.shows_later for pong in pongs)
+        later = later or any(order.held() for order in self._orders.values())
         return not (holds or later or self.coordinator.passing)
 
     def survey(self) -> None:
@@ -415,26 +444,25 @@ class Session:
         self._settle()
 
     def _home_rows(self) -> dict[str, int]:
-        return {name: outflow.rows for name, outflow in self._site.outflows.items()}
+        return self._site.rows_written()
 
     # Sinks and versions
 
     def _show(self, prepared: Prepared) -> None:
-        """Make rows visible, in a run without a checkpoint.
+        """Make rows visible that no others can precede, in a run without a checkpoint."""
+        name = prepared.sink
+        ready = self._orders[name].take(prepared)
+        if not ready:
+            return
+        self._shown[name] += 1
+        receipts = [segment.receipt for segment in ready]
+        self._flow.sinks()[name].commit(self._shown[name], receipts, self._stage)
+        self._stage.discard(receipts)
+        self._note_shown(ready)
 
-        Where a sink moves to another worker, the messages of the two may overtake each other.
-        """
-        early = self._early.setdefault(prepared.sink, {})
-        early[prepared.version] = prepared
-        while (following := early.pop(self._shown[prepared.sink] + 1, None)) is not None:
-            self._shown[prepared.sink] += 1
-            sink = self._flow.sinks()[prepared.sink]
-            sink.commit(following.version, [following.receipt], self._stage)
-            self._stage.discard([following.receipt])
-            self._note_shown(following.ages)
-
-    def _note_shown(self, ages: Sequence[tuple[float, int]]) -> None:
+    def _note_shown(self, segments: Sequence[Segment]) -> None:
         now_s = time.monotonic()
+        ages = [age for segment in segments for age in segment.ages]
         self.rows_shown += sum(rows for _, rows in ages)
         self._latencies.note([((now_s - born_s) * 1000, rows) for born_s, rows in ages])
 
@@ -443,14 +471,15 @@ class Session:
         checkpoint, sinks = self._checkpoint, self._sinks
         assert checkpoint is not None
         assert sinks is not None
-        receipts: dict[str, tuple[Receipt, ...]] = {}
+        written: dict[str, list[Segment]] = defaultdict(list)
         files = []
-        ages: list[tuple[float, int]] = []
         for unit, each in passage.saved.items():
             files += each.files
-            ages += each.ages
-            if each.receipts:
-                receipts[unit.region] = (*receipts.get(unit.region, ()), *each.receipts)
+            if each.segments:
+                written[unit.region] += each.segments
+        for segments in written.values():
+            segments.sort(key=lambda segment: segment.receipt.place)
+        receipts = {s: tuple(each.receipt for each in written[s]) for s in written}
         last = checkpoint.last
         with sinks.aborting(receipts):
             manifest = Manifest(
@@ -467,7 +496,8 @@ class Session:
         checkpoint.publish(manifest)
         self._chain = manifest.state
         sinks.commit(manifest, checkpoint.require_owned)
-        self._note_shown(ages)
+        for segments in written.values():
+            self._note_shown(segments)
         for name, source in self.coordinator.sources.items():
             source.note_saved(passage.offsets[name])
             source.forget_arrivals()
@@ -496,10 +526,18 @@ class Session:
         with ExitStack() as closing:
             closing.callback(self._close_sinks)
             closing.callback(self._site.abort)
+            closing.callback(self._abort_held)
             closing.callback(self._dismiss, show_rest)
             if show_rest:
                 for outflow in self._site.outflows.values():
                     outflow.show()
+
+    def _abort_held(self) -> None:
+        """Remove rows that wait for others which will not come."""
+        for name, order in self._orders.items():
+            if held := order.held():
+                receipts = [segment.receipt for segment in held]
+                self._flow.sinks()[name].abort(receipts, self._stage)
 
     def _close_sinks(self) -> None:
         if self._sinks is not None:

@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from uuid import uuid4
 
 import pyarrow as pa
 
 from anabranch.engines.local.meter import Measured, Meter, UnitReading
-from anabranch.engines.local.versions import Ages, SavedUnit, UnitStorage
+from anabranch.engines.local.versions import SavedUnit, UnitStorage
 from anabranch.errors import About, EngineError
-from anabranch.io.sink import Receipt, Sink, SinkWriter, Stage
+from anabranch.io.sink import PositionRange, Sink, SinkWriter, Stage
+from anabranch.planning.plan import RegionPlan
 from anabranch.runtime.channel import Channel
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
 from anabranch.runtime.messages import UnitId
+from anabranch.runtime.ranges import Ranges
+from anabranch.runtime.sink_order import Prepared, Segment
 from anabranch.runtime.unit import Unit
-from anabranch.state.positions import Jumbo
+from anabranch.state.positions import START, Jumbo, Root
 
 SMAPS = "/proc/self/smaps_rollup"
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """Rows of a sink that a run without a checkpoint makes visible now."""
-
-    sink: str
-    version: int
-    receipt: Receipt
-    ages: Ages
-
-
 class SinkOutflow:
-    """Prepares the rows of one sink; see `Outflow`.
+    """Prepares the rows of one replica of a sink; see `Outflow`.
 
     Args:
-        name: The step of the sink.
+        unit: The replica.
         sink: The sink; nothing of it is used but its writers.
         schema: The columns.
         stage: Where prepared rows are kept.
@@ -47,37 +41,61 @@ class SinkOutflow:
 
     def __init__(
         self,
-        name: str,
+        unit: UnitId,
         sink: Sink,
         schema: pa.Schema,
         stage: Stage,
         storage: UnitStorage | None,
         show: Callable[[Prepared], None],
     ) -> None:
-        self._name, self._sink, self._schema, self._stage = name, sink, schema, stage
+        self._unit, self._sink, self._schema, self._stage = unit, sink, schema, stage
         self._storage, self._show = storage, show
         self._every_s = sink.traits.interval_s
         self._writer: SinkWriter | None = None
+        self._ranges = Ranges(1, 1)
+        self._range = 0
+        self._first: tuple[int, ...] = ()
+        self._last: tuple[int, ...] = ()
         self._ages: list[tuple[float, int]] = []
+        self._segments: list[Segment] = []
+        self._reached = self._reported = START
         self._shown_s = time.monotonic()
-        self._shown = 0  # how often rows were shown
-        self._epoch = 0
+        self._generation = self._epoch = 0
         self.rows = 0
 
-    def enter(self, epoch: int) -> None:
+    def enter(self, epoch: int, plan: RegionPlan) -> None:
         """Rows belong to another epoch from now on."""
-        self._epoch = epoch
+        self._epoch, self._ranges = epoch, Ranges.of(plan)
 
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
-        """Prepare rows, and show them if it is time to."""
+        """Prepare rows; each range of positions is a segment of its own."""
+        born_s = time.monotonic() if born_s is None else born_s
+        if self._ranges.replicas == 1:
+            self._write(jumbo.batch, born_s)
+            return
+        for number, piece in self._ranges.pieces(jumbo):
+            if number != self._range:
+                self._finish()
+            self._range = number
+            if self._writer is None:
+                self._first = piece.positions.row(0)
+            self._write(piece.batch, born_s)
+            self._last = piece.positions.row(-1)
+
+    def _write(self, batch: pa.RecordBatch, born_s: float) -> None:
         if self._writer is None:
-            name = f"{self._shown + 1:012d}-{uuid4().hex}"
+            name = f"{self._epoch:012d}-{uuid4().hex}"
             if self._storage is not None:
-                name = self._storage.attempt(self._storage.version(self._epoch), self._name)
+                version = self._storage.version(self._epoch)
+                name = self._storage.attempt(version, self._unit.region, self._unit.replica)
             self._writer = self._sink.writer(self._schema, name, self._stage)
-        self._writer.write(jumbo.batch)
-        self.rows += len(jumbo)
-        self._ages.append((time.monotonic() if born_s is None else born_s, len(jumbo)))
+        self._writer.write(batch)
+        self.rows += batch.num_rows
+        self._ages.append((born_s, batch.num_rows))
+
+    def reach(self, frontier: Root) -> None:
+        """All rows before a position have been written; show them if it is time to."""
+        self._reached = frontier
         self.show_if_due()
 
     def end(self) -> None:
@@ -85,47 +103,63 @@ class SinkOutflow:
         self.show()
 
     def leave(self) -> int:
-        """Another process goes on with the sink."""
-        self.show()
-        return self._shown
+        """Other replicas go on with the sink."""
+        if self._storage is None:
+            self._report(left=True)
+        return self._generation
 
-    def follow(self, written: int) -> None:
-        """Go on with the versions of another process."""
-        self._shown = max(self._shown, written)
+    def follow(self, generation: int) -> None:
+        """Belong to the generation after this one."""
+        self._generation = max(self._generation, generation + 1)
+        self._reached = self._reported = START
 
     @property
     def waits(self) -> bool:
         """Whether rows have come that nobody was asked to make visible."""
-        return bool(self._ages)
+        return bool(self._ages or self._segments) or self._others_wait()
+
+    def _others_wait(self) -> bool:
+        """Whether rows of other replicas may wait for a report of this one."""
+        alone = self._ranges.replicas == 1 or self._storage is not None
+        return not alone and self._reached != self._reported
 
     def show_if_due(self) -> None:
         """Show rows that have waited long enough."""
-        if self._ages and time.monotonic() - self._shown_s >= self._every_s:
+        if self.waits and time.monotonic() - self._shown_s >= self._every_s:
             self.show()
 
     def show(self) -> None:
         """Let the rows so far become visible; with a checkpoint that happens with its version."""
-        if self._storage is None:
-            self._shown_s = time.monotonic()
-            receipt, ages = self.take()
-            if receipt is not None:
-                self._shown += 1
-                self._show(Prepared(self._name, self._shown, receipt, ages))
+        if self._storage is None and self.waits:
+            self._report()
 
-    def take(self) -> tuple[Receipt | None, Ages]:
-        """Finish what was prepared so far."""
-        writer, ages = self._writer, tuple(self._ages)
+    def _report(self, *, left: bool = False) -> None:
+        self._shown_s, self._reported = time.monotonic(), self._reached
+        place = self._unit.region, self._generation, self._unit.replica, self._ranges.replicas
+        self._show(Prepared(*place, tuple(self.take()), self._reached, left))
+
+    def take(self) -> list[Segment]:
+        """Return what was prepared since the last time."""
+        self._finish()
+        taken, self._segments = self._segments, []
+        return taken
+
+    def _finish(self) -> None:
+        """Prepare the rows of the segment so far."""
+        if self._writer is None:
+            return
+        receipt = self._writer.prepare()
+        if receipt is not None:
+            if self._ranges.replicas > 1:
+                receipt = replace(receipt, positions=PositionRange(self._first, self._last))
+            self._segments.append(Segment(receipt, tuple(self._ages)))
         self._writer, self._ages = None, []
-        if writer is None:
-            return None, ()
-        try:
-            return writer.prepare(), ages
-        except BaseException:
-            self._writer = writer
-            raise
 
     def abort(self) -> None:
         """Remove what was prepared and not taken."""
+        segments, self._segments = self._segments, []
+        if segments:
+            self._sink.abort([segment.receipt for segment in segments], self._stage)
         if self._writer is not None:
             self._writer.abort()
             self._writer = None
@@ -162,7 +196,7 @@ class LocalSite:
         self._show, self._note, self._profile = show, enter, profile
         self._step: str | None = None
         self._meters: dict[UnitId, Meter] = {}
-        self.outflows: dict[str, SinkOutflow] = {}
+        self.outflows: dict[UnitId, SinkOutflow] = {}
 
     def now_s(self) -> float:
         """Seconds on the clock that all processes of a machine share."""
@@ -170,27 +204,23 @@ class LocalSite:
 
     def outflow(self, unit: UnitId) -> SinkOutflow:
         """Where the rows of a sink go."""
-        name = unit.region
-        if name not in self.outflows:
-            self.outflows[name] = SinkOutflow(
-                name,
-                self._topology.flow.sinks()[name],
-                self._topology.contexts[name].inputs[0].schema,
+        if unit not in self.outflows:
+            self.outflows[unit] = SinkOutflow(
+                unit,
+                self._topology.flow.sinks()[unit.region],
+                self._topology.contexts[unit.region].inputs[0].schema,
                 self._stage,
                 self._storage,
                 self._show,
             )
-        return self.outflows[name]
+        return self.outflows[unit]
 
     def save(self, epoch: int, unit: Unit, waiting: Sequence[Jumbo | None]) -> SavedUnit:
         """Save a unit that is done with an epoch."""
         assert self._storage is not None
         files = self._storage.save(epoch, unit, waiting)
-        outflow = self.outflows.get(unit.id.region)
-        if outflow is None:
-            return SavedUnit(files)
-        receipt, ages = outflow.take()
-        return SavedUnit(files, () if receipt is None else (receipt,), ages)
+        outflow = self.outflows.get(unit.id)
+        return SavedUnit(files, () if outflow is None else tuple(outflow.take()))
 
     def restore(self, unit: UnitId, channel: Channel, first: bool) -> Sequence[Jumbo | None]:
         """Bring back the state of a unit; its changes are noted from now on."""
@@ -254,10 +284,17 @@ class LocalSite:
         return Measured(
             readings,
             {name: loads.look() for name, loads in host.loads.items()},
-            {name: outflow.rows for name, outflow in self.outflows.items()},
+            self.rows_written(),
             time.process_time() - self._process_s,
             process_memory() if memory else None,
         )
+
+    def rows_written(self) -> dict[str, int]:
+        """Rows that have come to each sink."""
+        found: Counter[str] = Counter()
+        for unit, outflow in self.outflows.items():
+            found[unit.region] += outflow.rows
+        return dict(found)
 
     def shows_later(self) -> bool:
         """Whether rows have come to sinks that are not visible yet."""

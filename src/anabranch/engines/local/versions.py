@@ -38,16 +38,13 @@ from anabranch.engines.checkpoint.state_files import (
 )
 from anabranch.engines.checkpoint.storage import Storage
 from anabranch.engines.jumbo_ipc import to_bytes
-from anabranch.io.sink import Receipt
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind
 from anabranch.runtime.channel import Channel
 from anabranch.runtime.messages import UnitId
+from anabranch.runtime.sink_order import Segment
 from anabranch.runtime.unit import Unit
 from anabranch.state.positions import Jumbo
-
-Ages = tuple[tuple[float, int], ...]
-"""When rows were read, and how many: for those that become visible together."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +52,7 @@ class SavedUnit:
     """What a unit has saved: files of the checkpoint, and a sink's rows that wait for a commit."""
 
     files: tuple[StateFile, ...] = ()
-    receipts: tuple[Receipt, ...] = ()
-    ages: Ages = ()
+    segments: tuple[Segment, ...] = ()
 
 
 class UnitStorage:
@@ -77,9 +73,9 @@ class UnitStorage:
         """The version that the end of an epoch saves."""
         return self._first + epoch
 
-    def attempt(self, version: int, sink: str) -> str:
+    def attempt(self, version: int, sink: str, replica: int) -> str:
         """A name for rows of a sink that no other attempt uses."""
-        return state_name(version, sink, 0, self._token, uuid4().hex)
+        return state_name(version, sink, replica, self._token, uuid4().hex)
 
     def save(
         self, epoch: int, unit: Unit, waiting: Sequence[Jumbo | None]

@@ -226,12 +226,12 @@ def _state_files(version: int, saved: Sequence[StateSaved]) -> list[StateFile]:
 
 
 def _receipts(reports: Sequence[TaskReport]) -> dict[str, tuple[Receipt, ...]]:
-    found: defaultdict[str, tuple[Receipt, ...]] = defaultdict(tuple)
+    """What was prepared for each sink, in the order of the stream."""
+    found: defaultdict[str, list[Receipt]] = defaultdict(list)
     for report in reports:
-        for sink, receipt in report.sinks.items():
-            if receipt is not None:
-                found[sink] += (receipt,)
-    return dict(found)
+        for sink, receipts in report.sinks.items():
+            found[sink] += receipts
+    return {s: tuple(sorted(each, key=lambda r: r.place)) for s, each in found.items() if each}
 
 
 def _latest(saved: Sequence[StateSaved]) -> Latest:

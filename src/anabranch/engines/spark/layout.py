@@ -153,4 +153,8 @@ def _stays(flow: Flow, region: Region, replicas: int, producer: RegionStage) -> 
         return True
     if region.kind is RegionKind.STATELESS:
         return replicas == producer.replicas
-    return region.kind is RegionKind.SINK and not needs_order(flow, region)
+    if region.kind is not RegionKind.SINK:
+        return False
+    # Each task reads a run of the source's rows, and what it makes of them is a run as well.
+    runs = producer.sliced and not producer.pushed and replicas == producer.replicas
+    return runs or not needs_order(flow, region)

@@ -44,7 +44,7 @@ def observation_of(
         at_s,
         version,
         sum(done.read.values()),
-        sum(r.rows for report in reports for r in report.sinks.values() if r is not None),
+        sum(r.rows for report in reports for found in report.sinks.values() for r in found),
         batch_times(layout, reports, total_s, commit_s),
         *latency_ms,
         steps,
@@ -252,7 +252,7 @@ class TaskWork:
             >>> from anabranch.engines.spark.task_report import StepWork
             >>> from anabranch.io.sink import Receipt
             >>> steps = {"a": StepWork(9, 9, 2.0), "out": StepWork(9, 0, 0.0)}
-            >>> work, sinks = {Work.SCAN: 3.0, Work.SINK: 1.0}, {"out": Receipt("file", 9)}
+            >>> work, sinks = {Work.SCAN: 3.0, Work.SINK: 1.0}, {"out": (Receipt("file", 9),)}
             >>> TaskWork.of(TaskReport(0, 0, seconds=8.0, work=work, steps=steps, sinks=sinks))
             TaskWork(steps={'a': 2.0, 'out': 0.0}, besides={'a': 2.0, 'out': 1.0}, reading_s=3.0)
         """

@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyspark import Broadcast, TaskContext
 
 from anabranch.engines.checkpoint.sinks import OutboxStage
-from anabranch.engines.checkpoint.storage import Storage
 from anabranch.engines.jumbo_ipc import unpack
 from anabranch.engines.process_memory import freeze_modules, keep_freed_memory
 from anabranch.engines.spark import shuffle_rows as wire
@@ -216,7 +215,7 @@ class TaskRun:
         """Let every station work, in the order of the stream, and report."""
         stations = list(run.family())
         state: list[StateSaved] = []
-        sinks: dict[str, Receipt | None] = {}
+        sinks: dict[str, tuple[Receipt, ...]] = {}
         try:
             for station in stations:
                 loader.load(station)
@@ -232,23 +231,19 @@ class TaskRun:
                 if (saved := loader.save(station)) is not None:
                     state.append(saved)
         except Exception:
-            for name, receipt in sinks.items():
+            for name, receipts in sinks.items():
                 with suppress(Exception):  # whatever stays is swept later
-                    self._abort(name, receipt, loader.storage)
+                    self._program.sinks[name].abort(receipts, OutboxStage(loader.storage))
             raise
         yield from self._outbox.drain()
         self._outbox.report(self._report(stations, tuple(state), sinks))
         yield from self._outbox.drain()
 
-    def _abort(self, sink: str, receipt: Receipt | None, storage: Storage) -> None:
-        if receipt is not None:
-            self._program.sinks[sink].abort([receipt], OutboxStage(storage))
-
     def _report(
         self,
         stations: Sequence[TaskReplica],
         state: tuple[StateSaved, ...],
-        sinks: dict[str, Receipt | None],
+        sinks: dict[str, tuple[Receipt, ...]],
     ) -> TaskReport:
         dealt: dict[str, tuple[Loads, ...]] = {}
         for station in stations:

@@ -19,7 +19,7 @@ from anabranch.io.sink import Receipt
 from anabranch.operators.base import Counters
 from anabranch.runtime.bucket_loads import Loads
 
-FORMAT = 2
+FORMAT = 3
 
 
 class Work(StrEnum):
@@ -112,7 +112,7 @@ class TaskReport:
         timers: By region, the next time at which something is due.
         counters: By step, what it lost on purpose in this batch.
         state: What it saved.
-        sinks: By sink that it worked for, what it prepared; None where there were no rows.
+        sinks: By sink that it worked for, what it prepared.
     """
 
     stage: int
@@ -129,7 +129,7 @@ class TaskReport:
     timers: Mapping[str, int | None] = field(default_factory=dict)
     counters: Mapping[str, Counters] = field(default_factory=dict)
     state: tuple[StateSaved, ...] = ()
-    sinks: Mapping[str, Receipt | None] = field(default_factory=dict)
+    sinks: Mapping[str, tuple[Receipt, ...]] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Pack the report.
