@@ -213,7 +213,7 @@ class Positions:
 
     def row(self, number: int) -> tuple[int, ...]:
         """The position of one tuple."""
-        return tuple(int(column[number]) for column in self._columns)
+        return tuple(int(column[number]) for column in self.columns)
 
     def rows(self) -> list[tuple[int, ...]]:
         """As Python tuples."""
