@@ -52,6 +52,16 @@ def test_the_local_engine_starts_with_one_of_everything():
     assert set(replicas_of(plan).values()) == {plan.source("s").replicas} == {1}
 
 
+def test_a_sink_of_rows_that_are_read_side_by_side_is_written_side_by_side():
+    flow = ab.Flow("written")
+    read = flow.source("s", ROWS)
+    read.sink("copies", ab.collect())
+    read.map("m", lambda batch: batch, keeps="x").sink("out", ab.collect())
+    read.timed("clock", "x").sink("ordered", ab.collect())
+    found = replicas_of(readers_side_by_side(flow, cores=4))
+    assert (found["copies"], found["out"], found["ordered"]) == (4, 4, 1)
+
+
 def test_stateless_regions_that_read_a_divided_source_are_replicated_and_no_others():
     plan = readers_side_by_side(flow_of(ROWS), cores=4)
     assert plan.source("s").replicas == 4

@@ -33,8 +33,8 @@ def one_of_everything(flow: Flow, batch_rows: int = LOCAL_BATCH_ROWS) -> Plan:
 def readers_side_by_side(flow: Flow, cores: int, batch_rows: int = BATCH_ROWS) -> Plan:
     """Several replicas only where the rows are known to allow it; one of everything else.
 
-    A source that can be divided has as many readers as there are cores, and a stateless region that
-    reads nothing but such sources has as many replicas. Whether other regions gain by replicas
+    A source that can be divided has as many readers as there are cores. A stateless region that
+    reads nothing but such sources has as many replicas, and so has a sink of such rows. Whether other regions gain by replicas
     depends on the keys and on the costs, which nobody knows before something was measured.
 
     Example:
@@ -47,6 +47,7 @@ def readers_side_by_side(flow: Flow, cores: int, batch_rows: int = BATCH_ROWS) -
     """
     plan, sources = Plan.sequential(flow), flow.sources()
     divided: set[str] = set()
+    wide: set[str] = set()
     for region in regions(flow):
         if region.kind is RegionKind.SOURCE:
             readers = _readers(region, sources[region.name], cores)
@@ -55,6 +56,9 @@ def readers_side_by_side(flow: Flow, cores: int, batch_rows: int = BATCH_ROWS) -
                 divided.add(region.name)
         elif region.kind is RegionKind.STATELESS and _reads_only(flow, region, divided):
             plan = plan.with_replicas(region.name, cores)
+            wide.update(region.steps)
+        elif region.kind is RegionKind.SINK and _reads_only(flow, region, divided | wide):
+            plan = plan.with_replicas(region.name, cores if region.replicable else 1)
     return plan
 
 
@@ -87,7 +91,7 @@ def _readers(region: Region, source: Source, cores: int) -> int:
     return cores if region.replicable and divisible else 1
 
 
-def _reads_only(flow: Flow, region: Region, sources: Collection[str]) -> bool:
-    """Whether every input of a region comes from one of these sources."""
+def _reads_only(flow: Flow, region: Region, steps: Collection[str]) -> bool:
+    """Whether every input of a region comes from one of these steps."""
     inputs = flow.graph.steps[region.steps[0]].inputs
-    return all(each is not None and each.step in sources for each in inputs)
+    return all(each is not None and each.step in steps for each in inputs)

@@ -55,6 +55,17 @@ def joined(found: StageLayout) -> set[str]:
     return {name for name, station in found.stations.items() if station.joined}
 
 
+def test_rows_that_are_read_side_by_side_are_written_in_the_tasks_that_read_them():
+    flow = Flow("copied")
+    flow.source("s", ROWS).map("m", lambda b: b, keeps="*").sink("out", ab.collect())
+    plan = Plan.sequential(flow).with_source("s", replicas=3)
+    plan = plan.with_replicas("m", 3).with_replicas("out", 3)
+    found = layout(flow, plan)
+    assert found.tasks == (3,)
+    assert joined(found) == {"m", "out"}
+    assert layout(flow, plan.with_replicas("out", 2)).tasks == (3, 2)
+
+
 def test_a_plan_with_one_replica_of_everything_is_one_task_without_a_shuffle():
     flow = chain()
     found = layout(flow, Plan.sequential(flow))
