@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
-from anabranch.planning.regions import RegionKind, regions
+from anabranch.planning.regions import RegionKind, region_edges, regions
 from anabranch.planning.starting import side_by_side
 
 LOCAL_BATCH_ROWS = (16_384, 65_536, 262_144)
@@ -16,6 +17,10 @@ LEAST_BATCHES = 16
 """Fewer batches than these would leave nothing to do side by side."""
 SPARK_BATCHES = (16, 8, 4)
 MOST_PLANS = 8
+MOST_REGIONS = 12
+"""Regions whose worker is chosen; the others follow the region upstream."""
+HAND_OVER_SHARE = 0.02
+"""What a stream between two workers costs, as a part of all work."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,9 @@ def cut_by_cost(plan: Plan, busy_s: Mapping[str, float]) -> Plan:
 
 
 def apart_by_cost(flow: Flow, plan: Plan, busy_s: Mapping[str, float]) -> Plan:
-    """The plan with its regions on two workers: those upstream on one, those downstream on another.
+    """The plan with its regions on two workers that have about the same work.
+
+    Regions with next to no work stay with the region upstream.
 
     Example:
         >>> from anabranch.apps import word_count
@@ -119,10 +126,29 @@ def apart_by_cost(flow: Flow, plan: Plan, busy_s: Mapping[str, float]) -> Plan:
         ((0,), (1,))
     """
     found = regions(flow)
-    costs = [sum(busy_s.get(step, 0.0) for step in region.steps) for region in found]
-    first = min(range(1, len(costs)), key=lambda n: max(sum(costs[:n]), sum(costs[n:])))
-    for number, region in enumerate(found):
-        plan = plan.with_workers(region.name, int(number >= first))
+    costs = {r.name: sum(busy_s.get(step, 0.0) for step in r.steps) for r in found}
+    edges = region_edges(flow, found)
+    hand_over_s = HAND_OVER_SHARE * sum(costs.values())
+    heavy = sorted(costs, key=lambda name: -costs[name])[:MOST_REGIONS]
+    upstream = {edge.consumer: edge.producer for edge in reversed(edges)}
+
+    def placed(workers: Sequence[int]) -> dict[str, int]:
+        where = dict(zip(heavy, workers, strict=True))
+        for region in found:
+            if region.name not in where:
+                where[region.name] = where.get(upstream.get(region.name, ""), 0)
+        return where
+
+    def slowest(where: Mapping[str, int]) -> float:
+        loads = [sum(costs[name] for name in where if where[name] == each) for each in (0, 1)]
+        crossed = sum(where[edge.producer] != where[edge.consumer] for edge in edges)
+        return max(loads) + hand_over_s * crossed
+
+    choices = product((0,), *[(0, 1)] * (len(heavy) - 1))
+    best = min((placed(workers) for workers in choices), key=slowest)
+    turned = best[found[0].name]
+    for name, worker in best.items():
+        plan = plan.with_workers(name, worker ^ turned)
     return plan
 
 

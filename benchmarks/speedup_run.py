@@ -157,6 +157,9 @@ def run(task: Task, out: Path) -> Outcome:
             found = event.observation
             if not found.is_empty:
                 seen.append((found.at_s, found.rows_in))
+                for each in found.sources:
+                    passed_s = found.at_s - (seen[-2][0] if len(seen) > 1 else 0.0)
+                    busy_s[each.source] += (each.busy_share or 0.0) * passed_s
             for step in found.steps:
                 busy_s[step.step] += step.busy_s - step.waited_s
 
