@@ -30,7 +30,7 @@ from pathlib import Path
 from harness import Report
 from local import bytewax_python
 from speedup_data import CASES, FILES, TUPLES, Case, rows_of
-from speedup_plans import NamedPlan, batch_sizes, plans_for_one, plans_for_two
+from speedup_plans import NamedPlan, balanced, batch_sizes, plans_for_one, plans_for_two
 from speedup_report import DISTURBED, HEADER, BaselineDiffers, Row, compared, judge, line
 from speedup_run import MeasurementFailed, Outcome, Task, in_child, wait_for_quiet
 
@@ -80,7 +80,7 @@ class Bench:
         flow = self._case.flow(self.folder, self.folder / "out")
         sizes = batch_sizes(self._engine, rows_of(flow))
         one = self._best(plans_for_one(flow, sizes), cores=1)
-        two = None if only_one_core else self._best(self._for_two(flow, sizes, one), cores=CORES)
+        two = None if only_one_core else self._best_for_two(self._for_two(flow, sizes, one))
         singles, doubles = [], []
         for _ in range(self._repetitions):
             singles.append(self._full(one.plan, 1))
@@ -121,6 +121,14 @@ class Bench:
     def _for_two(self, flow: Flow, sizes: Sequence[int], one: Choice) -> list[NamedPlan]:
         usual = one.plan.plan.sources[0].batch_rows
         return plans_for_two(flow, CORES, sizes, usual, one.outcome.busy_s)
+
+    def _best_for_two(self, plans: Sequence[NamedPlan]) -> Choice:
+        best = self._best(plans, cores=CORES)
+        even = balanced(best.plan, best.outcome.bucket_rows)
+        if even is None:
+            return best
+        choice = self._best([even], cores=CORES)
+        return max(best, choice, key=lambda each: each.outcome.rows_per_s)
 
     def _best(self, plans: Sequence[NamedPlan], cores: int) -> Choice:
         """The fastest plan by a short run of each; one that fails is left out, and said."""

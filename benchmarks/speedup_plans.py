@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from anabranch.flow import Flow
+from anabranch.planning.bucket_map import rebalance_by_load
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind, region_edges, regions
 from anabranch.planning.starting import side_by_side
@@ -17,6 +18,7 @@ LEAST_BATCHES = 16
 """Fewer batches than these would leave nothing to do side by side."""
 SPARK_BATCHES = (16, 8, 4)
 MOST_PLANS = 8
+IMBALANCE = 0.02
 MOST_REGIONS = 12
 """Regions whose worker is chosen; the others follow the region upstream."""
 HAND_OVER_SHARE = 0.02
@@ -54,7 +56,7 @@ def plans_for_two(
     usual: int,
     busy_s: Mapping[str, float],
 ) -> list[NamedPlan]:
-    """At most `MOST_PLANS` plans for several cores; the only place that lists them.
+    """At most `MOST_PLANS` - 1 plans for several cores; `balanced` makes the last one of the best.
 
     Args:
         flow: What is planned.
@@ -73,14 +75,30 @@ def plans_for_two(
         NamedPlan("replicas", replace(one, regions=both.regions)),
         *(
             NamedPlan(f"readers and replicas, {_batches(size)}", side_by_side(flow, workers, size))
-            for size in sizes
+            for size in sizes[-2:]
         ),
     ]
     different: list[NamedPlan] = []
     for each in plans:
         if all((each.plan, each.options) != (known.plan, known.options) for known in different):
             different.append(each)
-    return different[:MOST_PLANS]
+    return different[: MOST_PLANS - 1]
+
+
+def balanced(best: NamedPlan, bucket_rows: Mapping[str, Sequence[int]]) -> NamedPlan | None:
+    """The best plan with buckets that are owned by load; None where they are as they are.
+
+    Args:
+        best: The plan.
+        bucket_rows: By region, the tuples that came to each bucket.
+    """
+    plan = best.plan
+    for name, rows in bucket_rows.items():
+        own = plan.region(name)
+        owners = rebalance_by_load(own.bucket_map, rows, own.replicas, IMBALANCE)
+        if owners != own.bucket_map:
+            plan = plan.with_bucket_map(name, owners)
+    return None if plan == best.plan else replace(best, name=f"{best.name}, balanced", plan=plan)
 
 
 def with_batches(plan: Plan, size: int) -> Plan:

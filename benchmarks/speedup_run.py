@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ class Outcome:
         switches_per_s: Context switches a second.
         disturbed_share: Part of the time of its cores that went to other processes.
         busy_s: Seconds by step.
+        bucket_rows: By region of several replicas, the tuples that came to each bucket.
     """
 
     rows: int
@@ -75,6 +77,7 @@ class Outcome:
     switches_per_s: float = 0.0
     disturbed_share: float = 0.0
     busy_s: Mapping[str, float] = field(default_factory=dict)
+    bucket_rows: Mapping[str, list[int]] = field(default_factory=dict)
 
 
 class MeasurementFailed(Exception):
@@ -151,6 +154,7 @@ def run(task: Task, out: Path) -> Outcome:
 
     seen: list[tuple[float, int]] = []
     busy_s: Counter[str] = Counter()
+    bucket_rows: dict[str, list[int]] = {}
 
     def note(event: Event) -> None:
         if isinstance(event, Observed):
@@ -162,6 +166,10 @@ def run(task: Task, out: Path) -> Outcome:
                     busy_s[each.source] += (each.busy_share or 0.0) * passed_s
             for step in found.steps:
                 busy_s[step.step] += step.busy_s - step.waited_s
+            for region in found.regions:
+                if region.replicas > 1 and region.bucket_rows:
+                    before = bucket_rows.get(region.region, [0] * len(region.bucket_rows))
+                    bucket_rows[region.region] = list(map(add, before, region.bucket_rows))
 
     flow = case.flow(Path(task.folder), out / "run", task.files)
     before, busy_before_s, start_s = usage(), cores_busy_s(), time.perf_counter()
@@ -184,6 +192,7 @@ def run(task: Task, out: Path) -> Outcome:
         spent.switches / elapsed_s,
         max(0.0, all_s - cpu_s) / (elapsed_s * usable_cores()),
         dict(busy_s),
+        bucket_rows,
     )
 
 

@@ -18,7 +18,9 @@ from speedup import QUICK_PART
 from speedup_data import ANY_PAIR, CASES, FILES, TUPLES, rows_of
 from speedup_plans import (
     MOST_PLANS,
+    NamedPlan,
     apart_by_cost,
+    balanced,
     batch_sizes,
     cut_by_cost,
     plans_for_one,
@@ -34,11 +36,22 @@ ROWS = 4_000
 def test_plans_for_two_cores_are_few_different_and_valid(name):
     flow = app(name).build()
     plans = plans_for_two(flow, 2, [100, 200, 400], 200, {})
-    assert 3 <= len(plans) <= MOST_PLANS
+    assert 3 <= len(plans) < MOST_PLANS
     assert len({each.name for each in plans}) == len(plans)
     assert len({each.plan.to_json() for each in plans}) == len(plans)
     for each in plans:
         each.plan.validate(flow)
+
+
+def test_the_last_plan_is_the_best_one_with_buckets_owned_by_load():
+    flow = app("word-count").build()
+    best = NamedPlan("replicas", Plan.sequential(flow).with_replicas("count", 2))
+    assert balanced(best, {"count": [1] * 256}) is None
+    even = balanced(best, {"count": [300, *[1] * 255]})
+    owners = even.plan.region("count").bucket_map
+    rows = [300, *[1] * 255]
+    loads = [sum(n for n, owner in zip(rows, owners, strict=True) if owner == r) for r in (0, 1)]
+    assert max(loads) <= 300
 
 
 def test_the_busiest_region_is_cut_where_both_pipelines_cost_alike():
