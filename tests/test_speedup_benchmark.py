@@ -17,6 +17,7 @@ import speedup
 from speedup import QUICK_PART
 from speedup_data import ANY_PAIR, CASES, FILES, TUPLES, rows_of
 from speedup_plans import (
+    IMBALANCE,
     MOST_PLANS,
     NamedPlan,
     apart_by_cost,
@@ -51,7 +52,7 @@ def test_the_last_plan_is_the_best_one_with_buckets_owned_by_load():
     owners = even.plan.region("count").bucket_map
     rows = [300, *[1] * 255]
     loads = [sum(n for n, owner in zip(rows, owners, strict=True) if owner == r) for r in (0, 1)]
-    assert max(loads) <= 300
+    assert max(loads) <= 300 * (1 + IMBALANCE)
 
 
 def test_the_busiest_region_is_cut_where_both_pipelines_cost_alike():

@@ -1,11 +1,17 @@
 """Lines of text files, among them those that hold bytes which are no UTF-8."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import anabranch as ab
+from anabranch.errors import SourceError
 from anabranch.io import files
 from anabranch.io.formats import text
+from anabranch.io.offsets import SourceOffsets
+from anabranch.io.splits import SliceReader, take
 from tests.io.reading import table_of
 
 PIECES = [b"a", b"\n", b"\r\n", "grün".encode(), "grün".encode("latin-1"), b"\xe2\x82", b"\xff"]
@@ -36,3 +42,91 @@ def test_where_blocks_end_does_not_show(tmp_path, monkeypatch, block_bytes):
     monkeypatch.setattr(text, "BLOCK_BYTES", block_bytes)
     assert lines_of(tmp_path / "a.log") == whole
     assert whole[:3] == ["grün", "gr\ufffdn", "€"]
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    """A file that is large enough to be shared by readers, and its lines."""
+    monkeypatch.setattr(text, "SPLIT_BYTES", 1_000)
+    monkeypatch.setattr(text, "BLOCK_BYTES", 64)
+    lines = [f"line {n} " + n % 7 * "é" for n in range(300)]
+    (tmp_path / "a.log").write_text("\ufeff" + "\r\n".join(lines), newline="")
+    return files(tmp_path / "a.log", format="text"), lines
+
+
+def lines_from(source, start, rows):
+    [part] = source.parts()
+    found = []
+    while rows > 0 and (chunk := source.read(part, start, rows)) is not None:
+        found += chunk.batch["line"].to_pylist()
+        start, rows = start + chunk.batch.num_rows, rows - chunk.batch.num_rows
+    return found
+
+
+def test_a_large_file_says_that_readers_may_share_it(shared):
+    source, _ = shared
+    [part] = source.parts()
+    assert source.extent(part).seekable
+    assert not source.extent(part).exact
+
+
+@pytest.mark.parametrize("order", [(0, 100, 200), (200, 100, 0), (100, 250, 0, 50, 299, 300, 400)])
+def test_a_large_file_is_read_from_any_line(shared, order):
+    source, lines = shared
+    for start in order:
+        assert lines_from(source, start, 70) == lines[start : start + 70]
+
+
+def test_lines_that_were_passed_are_not_counted_again(shared, monkeypatch):
+    source, lines = shared
+    assert lines_from(source, 250, 10) == lines[250:260]
+    offsets = []
+    whole_lines = text._whole_lines
+
+    def noting(path, at_once, offset=0):
+        offsets.append(offset)
+        return whole_lines(path, at_once, offset)
+
+    monkeypatch.setattr(text, "_whole_lines", noting)
+    assert lines_from(source, 200, 10) == lines[200:210]
+    assert offsets[0] > 2_000
+
+
+def test_a_large_file_that_is_no_text_is_refused_wherever_reading_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "SPLIT_BYTES", 1_000)
+    (tmp_path / "a.log").write_text("line\n" * 1_000, encoding="utf-16")
+    source = files(tmp_path / "a.log", format="text")
+    with pytest.raises(SourceError, match="UTF-16"):
+        lines_from(source, 500, 10)
+
+
+def test_a_file_that_was_written_again_is_counted_again(shared):
+    source, lines = shared
+    [path] = source.parts()
+    assert lines_from(source, 250, 1) == lines[250:251]
+    Path(path).write_text("".join(f"new {n}\n" for n in range(1_000)))
+    assert lines_from(files(path, format="text"), 500, 1) == ["new 500"]
+
+
+def test_several_readers_of_one_file_give_its_lines_in_order(shared):
+    source, lines = shared
+    flow = ab.Flow("lines")
+    flow.source("lines", source).map("same", lambda batch: {}, keeps="*").sink(
+        "out", out := ab.collect()
+    )
+    plan = ab.plan(flow).with_source("lines", replicas=3, batch_rows=11).with_replicas("same", 2)
+    ab.run(flow, engine="local", plan=plan, workers=0)
+    assert out.table()["line"].to_pylist() == lines
+
+
+def test_a_batch_of_one_large_file_is_shared_out_among_readers(shared):
+    source, lines = shared
+    shares = take(source, SourceOffsets(), budget=200, readers=2)
+    assert [len(slices) for slices in shares] == [1, 1]
+    read = [
+        line
+        for slices in shares
+        for jumbo, _ in SliceReader(source, 0, slices).read(30)
+        for line in jumbo.batch["line"].to_pylist()
+    ]
+    assert read == lines[:200]

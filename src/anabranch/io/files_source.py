@@ -139,7 +139,7 @@ class FilesSource(Source):
         if reader is None or not reader.reaches(start):
             format = self._format(part)
             blocks = format.blocks(part, wanted, start)
-            reader = BlockReader(blocks, format.seekable)
+            reader = BlockReader(blocks, self.extent(part).seekable)
         batches, damage = reader.take(start, rows)
         if batches:
             if damage is None:

@@ -47,7 +47,7 @@ class Extent:
     Attributes:
         rows: How many rows it has, about; None when nobody can say, or when it has no end.
         exact: Whether that is the number, not a guess.
-        seekable: Whether reading from a row further on costs no more than from the first.
+        seekable: Whether reading from a row further on costs hardly more than from the first.
         growing: Whether `rows` have come so far, all of them to be read, and more may follow.
     """
 

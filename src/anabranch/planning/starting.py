@@ -34,8 +34,9 @@ def readers_side_by_side(flow: Flow, cores: int, batch_rows: int = BATCH_ROWS) -
     """Several replicas only where the rows are known to allow it; one of everything else.
 
     A source that can be divided has as many readers as there are cores. A stateless region that
-    reads nothing but such sources has as many replicas, and so has a sink of such rows. Whether other regions gain by replicas
-    depends on the keys and on the costs, which nobody knows before something was measured.
+    reads nothing but such sources has as many replicas, and so has a sink of such rows. Whether
+    other regions gain by replicas depends on the keys and on the costs, which nobody knows before
+    something was measured.
 
     Example:
         >>> from anabranch.apps import word_count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.io.formats.csv import CsvFormat
-from anabranch.io.formats.format import BadFile, Block, Format, ReadColumns
+from anabranch.io.formats.format import COMPRESSED, BadFile, Block, Format, ReadColumns
 from anabranch.io.formats.jsonl import JsonlFormat
 from anabranch.io.formats.parquet import ParquetFormat
 from anabranch.io.formats.text import TextFormat
@@ -17,9 +17,6 @@ FORMATS: Mapping[str, Format] = {
     "text": TextFormat(),
 }
 """The formats by the name that `files(format=...)` takes."""
-
-COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
-"""Endings that Arrow decompresses while it reads (not Parquet, which compresses inside)."""
 
 __all__ = [
     "COMPRESSED",

@@ -28,7 +28,6 @@ class CsvFormat:
     """
 
     suffixes = (".csv",)
-    seekable = False
 
     def __init__(self, unquoted_nulls: bool = False) -> None:
         """Choose how empty fields read."""

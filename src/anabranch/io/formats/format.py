@@ -17,6 +17,9 @@ BLOCK_BYTES = 1 << 22
 SAMPLE_BYTES = 1 << 16
 """Bytes that tell what a file looks like."""
 
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+"""Endings that Arrow decompresses while it reads (not Parquet, which compresses inside)."""
+
 Block = tuple[int, pa.RecordBatch]
 """The number of a block's first row in its file, and its rows."""
 
@@ -54,10 +57,6 @@ class Format(Protocol):
     @property
     def suffixes(self) -> tuple[str, ...]:
         """How the names of such files end."""
-
-    @property
-    def seekable(self) -> bool:
-        """Whether `blocks` reaches a late row without reading the earlier ones."""
 
     def infer(self, path: str) -> pa.Schema | None:
         """The columns the file says it has; None when it is too empty to tell."""

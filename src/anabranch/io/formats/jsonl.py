@@ -26,7 +26,6 @@ class JsonlFormat:
     """One JSON object per line; a field that is left out reads as null."""
 
     suffixes = (".jsonl", ".ndjson", ".json")
-    seekable = False
 
     def extent(self, path: str) -> Extent:
         """A guess from the first lines."""

@@ -18,7 +18,6 @@ class ParquetFormat:
     """Parquet: types come with the file, and a late row is found through the footer."""
 
     suffixes = (".parquet",)
-    seekable = True
 
     def infer(self, path: str) -> pa.Schema | None:
         """The schema in the footer."""

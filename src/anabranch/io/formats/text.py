@@ -1,9 +1,18 @@
-"""Plain text: one row per line."""
+"""Plain text: one row per line.
+
+A large file is read by several readers. The number of a line is known only by counting those before
+it, which is several times faster than parsing them; each process notes where the blocks that it has
+passed begin, and counts on from there.
+"""
 
 from __future__ import annotations
 
 import codecs
+import os
+from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +20,7 @@ import pyarrow.compute as pc
 
 from anabranch.io.formats.format import (
     BLOCK_BYTES,
+    COMPRESSED,
     SAMPLE_BYTES,
     BadFile,
     Block,
@@ -20,6 +30,10 @@ from anabranch.io.formats.format import (
 )
 from anabranch.io.source import Extent
 
+SPLIT_BYTES = 1 << 26
+"""From this size on a file is shared by readers; a smaller one is not worth counting its lines."""
+MOST_FILES = 64
+"""Files of which it is noted where blocks begin."""
 PARQUET_MAGIC = b"PAR1"
 SCHEMA = pa.schema([("line", pa.string())])
 
@@ -33,11 +47,10 @@ class TextFormat:
     """
 
     suffixes = (".txt", ".log")
-    seekable = False
 
     def extent(self, path: str) -> Extent:
         """A guess from the first lines."""
-        return extent_of_lines(path)
+        return replace(extent_of_lines(path), seekable=_is_shared(path))
 
     def infer(self, path: str) -> pa.Schema | None:
         """Always one column, `line`."""
@@ -46,8 +59,10 @@ class TextFormat:
     def blocks(self, path: str, wanted: ReadColumns, start: int) -> Iterator[Block]:
         """Blocks of whole lines; those before `start` are counted, not parsed."""
         require_columns(path, SCHEMA, wanted)
-        row = 0
-        for block in _whole_lines(path, BLOCK_BYTES):
+        marks = _marks_of(path)
+        row, offset = marks.before(start)
+        for at, block in _whole_lines(path, BLOCK_BYTES, offset):
+            marks.note(row, at)
             if row < start:
                 lines = block.count(b"\n") + (not block.endswith(b"\n"))
                 if row + lines <= start:
@@ -60,13 +75,55 @@ class TextFormat:
 
 def first_lines(path: str) -> pa.Array:
     """Whole lines from the start of a file, one at least unless it is empty."""
-    block = next(_whole_lines(path, SAMPLE_BYTES), b"")
+    _, block = next(_whole_lines(path, SAMPLE_BYTES), (0, b""))
     return _parse(block)[0] if block else pa.array([], pa.string())
 
 
-def _whole_lines(path: str, at_once: int) -> Iterator[bytes]:
+class _Marks:
+    """Where blocks of a file begin: numbers of lines, and bytes before them."""
+
+    def __init__(self) -> None:
+        self._rows, self._offsets = [0], [0]
+
+    def before(self, row: int) -> tuple[int, int]:
+        """The last known place that is not after a line."""
+        place = bisect_right(self._rows, row) - 1
+        return self._rows[place], self._offsets[place]
+
+    def note(self, row: int, offset: int) -> None:
+        if row > self._rows[-1]:
+            self._rows.append(row)
+            self._offsets.append(offset)
+
+
+_noted: OrderedDict[tuple[str, int, int], _Marks] = OrderedDict()
+
+
+def _is_shared(path: str) -> bool:
+    """Whether several readers may read a file."""
+    compressed = path.lower().endswith(COMPRESSED)
+    return not compressed and os.path.getsize(path) >= SPLIT_BYTES
+
+
+def _marks_of(path: str) -> _Marks:
+    """The notes about a file as it is now."""
+    if not _is_shared(path):
+        return _Marks()
+    state = os.stat(path)
+    known = path, state.st_size, state.st_mtime_ns
+    marks = _noted.setdefault(known, _Marks())
+    _noted.move_to_end(known)
+    while len(_noted) > MOST_FILES:
+        _noted.popitem(last=False)
+    return marks
+
+
+def _whole_lines(path: str, at_once: int, offset: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Blocks of whole lines, each with the byte that it begins at; a line begins at `offset`."""
     with pa.input_stream(path, compression="detect") as stream:
-        rest = stream.read(at_once).removeprefix(codecs.BOM_UTF8)
+        rest = stream.read(at_once)
+        at = len(codecs.BOM_UTF8) if rest.startswith(codecs.BOM_UTF8) else 0
+        rest = rest[at:]
         if rest.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise BadFile(
                 f"UTF-8 text in {path}",
@@ -80,17 +137,20 @@ def _whole_lines(path: str, at_once: int) -> Iterator[bytes]:
                 "a Parquet file",
                 "write its rows as text, or leave bad files out with files(…, on_bad_file='skip')",
             )
+        if offset > at:
+            stream.seek(offset)
+            at, rest = offset, stream.read(at_once)
         while True:
             end = rest.rfind(b"\n") + 1
             if end:
-                yield rest[:end]
-                rest = rest[end:]
+                yield at, rest[:end]
+                at, rest = at + end, rest[end:]
             piece = stream.read(max(at_once, len(rest)))  # twice as much of a line without an end
             if not piece:
                 break
             rest += piece
         if rest:
-            yield rest
+            yield at, rest
 
 
 def _parse(block: bytes) -> pa.RecordBatch:
