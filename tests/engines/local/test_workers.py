@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.timeout(120)
 
 SCHEMA = pa.schema([("x", pa.int64())])
 ROWS = 2000
+MODULES_HOLD = 10_000
+"""Objects, at least."""
 
 
 def numbers(rng: Any, index: Any) -> dict[str, Any]:
@@ -412,3 +415,15 @@ def test_a_sink_that_moves_from_worker_to_worker_shows_every_row_once(
         assert run.await_termination(60)
     shown = read_back(tmp_path / "out")["x"].to_pylist()
     assert shown == list(range(4000))
+
+
+def test_garbage_collections_in_a_worker_pass_over_the_modules():
+    def frozen(batch: pa.RecordBatch) -> dict[str, Any]:
+        return {"frozen": [gc.get_freeze_count()] * batch.num_rows}
+
+    flow = Flow("collections")
+    rows = flow.source("rows", generate(numbers, SCHEMA, 10))
+    rows.map("frozen", frozen, out="frozen: int64").sink("out", out := collect())
+    for _ in range(2):  # the second run has the same worker
+        ab.run(flow, engine="local", workers=1)
+        assert min(out.table()["frozen"].to_pylist()) > MODULES_HOLD
