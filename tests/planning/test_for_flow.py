@@ -67,6 +67,27 @@ def test_replicas_pipelines_and_places_are_taken_over():
     assert plan.region("count").placement == ("socket0", "socket1")
 
 
+def copied(sink):
+    """lines → out, and what its two steps cost."""
+    flow = ab.Flow("copied")
+    flow.source("lines", ab.memory([{"line": "a"}])).sink("out", sink)
+    return flow, chain([OperatorProfile("lines", 1.0), OperatorProfile("out", 9.0)])
+
+
+def test_a_sink_whose_rows_pass_the_driver_has_one_replica(tmp_path):
+    flow, costs = copied(ab.collect())
+    assert problem_for(flow, costs, FOUR).profile.by_name["out"].max_replicas == 1
+    flow, costs = copied(ab.parquet(tmp_path))
+    assert problem_for(flow, costs, FOUR).profile.by_name["out"].max_replicas is None
+
+
+def test_replicas_of_a_sink_take_batches_in_turn(tmp_path):
+    flow, _ = copied(ab.parquet(tmp_path))
+    answer = Answer((RegionChoice((("lines",),), 2), RegionChoice((("out",),), 2)), 1.0, 1.0)
+    start = ab.plan(flow).with_source("lines", batch_rows=5_000)
+    assert as_plan(flow, answer, start).region("out").range_rows == 8_192
+
+
 def test_an_answer_that_cuts_regions_elsewhere_is_refused():
     answer = Answer((RegionChoice((("lines", "split"),), 1),), 1.0, 1.0)
     with pytest.raises(PlanError, match="regions may be cut elsewhere"):

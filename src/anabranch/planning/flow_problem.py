@@ -50,7 +50,10 @@ def problem_for(
             str(sorted(profile.by_name)),
             f"take one with `anabranch profile {flow.name}`",
         )
-    bounds = {region.steps[0]: _most_replicas(region) for region in found}
+    sinks = flow.sinks()
+    # Rows of a staged sink pass the driver in any case: writing them side by side gains nothing.
+    staged = {name for name, sink in sinks.items() if sink.traits.staged}
+    bounds = {r.steps[0]: 1 if r.name in staged else _most_replicas(r) for r in found}
     operators = tuple(_bounded(one, bounds.get(one.name)) for one in profile.operators)
     return Problem(
         replace(profile, operators=operators),
@@ -89,6 +92,9 @@ def as_plan(flow: Flow, answer: Answer, start: Plan | None = None) -> Plan:
             plan = plan.with_source(region.name, replicas=choice.replicas)
             continue
         plan = plan.with_replicas(region.name, choice.replicas)
+        if region.kind is RegionKind.SINK and choice.replicas > 1:
+            rows = max(source.batch_rows for source in plan.sources)
+            plan = plan.with_range_rows(region.name, rows)
         plan = plan.with_pipelines(region.name, *(len(p) for p in choice.pipelines))
         if choice.placement:
             placement = tuple(f"socket{number}" for number in choice.placement)
