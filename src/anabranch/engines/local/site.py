@@ -95,7 +95,7 @@ class SinkOutflow:
 
     def reach(self, frontier: Root) -> None:
         """All rows before a position have been written; show them if it is time to."""
-        self._reached = frontier
+        self._reached = max(self._reached, frontier)
         self.show_if_due()
 
     def end(self) -> None:
