@@ -456,3 +456,20 @@ def test_the_output_is_a_source(kind, folder):
 def test_reading_back_what_no_sink_wrote_is_an_error(tmp_path):
     with pytest.raises(SinkError, match="a directory that a sink wrote"):
         read_back(tmp_path)
+
+
+def test_names_of_many_files_of_a_version_sort_as_their_numbers(tmp_path):
+    out = parquet(tmp_path / "many")
+    schema = pa.schema([("x", pa.int64())])
+    out.open(schema)
+    stage = MemoryStage()
+    receipts = []
+    for number in range(1_001):
+        rows = [pa.record_batch({"x": [number]})]
+        receipts.append(prepare(out, schema, f"{0:012d}-{number}", rows, stage))
+    out.commit(0, receipts, stage)
+    names = sorted(path.name for path in (tmp_path / "many").glob("part-0*"))
+    first, last = names[0], names[-1]
+    assert first == "part-00000000-0000.parquet"
+    assert pq.read_table(tmp_path / "many" / last)["x"].to_pylist() == [1_000]
+    assert read_back(tmp_path / "many")["x"].to_pylist() == list(range(1_001))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 import signal
 import subprocess
 import sys
@@ -21,9 +20,10 @@ from anabranch.engines.checkpoint.sinks import OUTBOX, OutboxStage, Sinks
 from anabranch.engines.checkpoint.storage import LocalStorage
 from anabranch.errors import BuildError, SinkError
 from anabranch.io import read_back
+from anabranch.io.directory_sink import OF_TASK, PENDING
 from anabranch.io.sink import Form, PositionRange, Receipt
 from anabranch.io.staged import MemoryStage
-from anabranch.io.two_phase_commit import NEWEST, Transactions, prepare
+from anabranch.io.two_phase_commit import Transactions, prepare
 from anabranch.planning.plan import Plan
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess
@@ -279,7 +279,7 @@ def test_names_of_attempts_without_a_checkpoint_can_be_swept():
     flow.source("rows", ab.memory([{"x": n} for n in range(30)])).sink("out", Naming())
     ab.run(flow, engine="local")
     assert names
-    assert all(re.match(r"\d{12}-", name) and int(name[:12]) <= NEWEST for name in names)
+    assert all(OF_TASK.fullmatch(f"{PENDING}{name}.parquet") for name in names)
 
 
 def test_the_positions_of_a_receipt_survive_a_manifest_and_a_report():

@@ -350,7 +350,8 @@ def _names(version: int, receipts: Sequence[Receipt]) -> list[str]:
     stem = f"part-{version:08d}"
     if len(receipts) == 1:
         return [stem + _ending(receipts[0])]
-    return [f"{stem}-{number:03d}{_ending(each)}" for number, each in enumerate(receipts)]
+    digits = max(3, len(str(len(receipts) - 1)))  # so that names sort as the numbers do
+    return [f"{stem}-{n:0{digits}d}{_ending(each)}" for n, each in enumerate(receipts)]
 
 
 def _ending(receipt: Receipt) -> str:

@@ -120,7 +120,7 @@ def _loses_key_order(found: list[Region], sink: Step) -> bool:
 
 
 def _in_ranges(flow: Flow, sink: Step) -> bool:
-    """Whether replicas of a sink can take ranges of positions in turn.
+    """Return whether replicas of a sink can take ranges of positions in turn.
 
     Ranges are counted in the rows of one source, and a changelog needs only the order of each key.
     """

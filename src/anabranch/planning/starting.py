@@ -93,6 +93,6 @@ def _readers(region: Region, source: Source, cores: int) -> int:
 
 
 def _reads_only(flow: Flow, region: Region, steps: Collection[str]) -> bool:
-    """Whether every input of a region comes from one of these steps."""
+    """Return whether every input of a region comes from one of these steps."""
     inputs = flow.graph.steps[region.steps[0]].inputs
     return all(each is not None and each.step in steps for each in inputs)

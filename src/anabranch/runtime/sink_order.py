@@ -50,7 +50,7 @@ class Prepared:
 
 @dataclass
 class _Generation:
-    """What the replicas of one generation have reported."""
+    """Gathers what the replicas of one generation have reported."""
 
     replicas: int = 0
     held: list[Segment] = field(default_factory=list)

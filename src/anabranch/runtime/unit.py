@@ -39,7 +39,7 @@ class Watch(Protocol):
 
 
 class Outflow(Protocol):
-    """Where the rows of a replica of a sink go on its host.
+    """Takes the rows of a replica of a sink on its host.
 
     The replicas that write side by side form a *generation*. The rows of a later one come after all
     rows of an earlier one, and within a generation the positions decide.
@@ -283,7 +283,7 @@ class Unit:
 
 
 def regrouped(old: Layout, new: Layout, region: str) -> bool:
-    """Whether other units than before, or units elsewhere, share the tuples of a region."""
+    """Return whether other units than before, or units elsewhere, share the tuples of a region."""
     if old.plan.region(region) != new.plan.region(region):
         return True
     return any(old.units[unit] != new.units[unit] for unit in old.of_region(region))

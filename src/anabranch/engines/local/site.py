@@ -119,7 +119,7 @@ class SinkOutflow:
         return bool(self._ages or self._segments) or self._others_wait()
 
     def _others_wait(self) -> bool:
-        """Whether rows of other replicas may wait for a report of this one."""
+        """Return whether rows of other replicas may wait for a report of this one."""
         alone = self._ranges.replicas == 1 or self._storage is not None
         return not alone and self._reached != self._reported
 

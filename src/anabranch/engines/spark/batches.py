@@ -226,7 +226,7 @@ def _state_files(version: int, saved: Sequence[StateSaved]) -> list[StateFile]:
 
 
 def _receipts(reports: Sequence[TaskReport]) -> dict[str, tuple[Receipt, ...]]:
-    """What was prepared for each sink, in the order of the stream."""
+    """Return what was prepared for each sink, in the order of the stream."""
     found: defaultdict[str, list[Receipt]] = defaultdict(list)
     for report in reports:
         for sink, receipts in report.sinks.items():

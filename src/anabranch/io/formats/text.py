@@ -80,7 +80,7 @@ def first_lines(path: str) -> pa.Array:
 
 
 class _Marks:
-    """Where blocks of a file begin: numbers of lines, and bytes before them."""
+    """Notes where blocks of a file begin: numbers of lines, and bytes before them."""
 
     def __init__(self) -> None:
         self._rows, self._offsets = [0], [0]
@@ -100,7 +100,7 @@ _noted: OrderedDict[tuple[str, int, int], _Marks] = OrderedDict()
 
 
 def _is_shared(path: str) -> bool:
-    """Whether several readers may read a file."""
+    """Return whether several readers may read a file."""
     compressed = path.lower().endswith(COMPRESSED)
     return not compressed and os.path.getsize(path) >= SPLIT_BYTES
 
@@ -121,7 +121,8 @@ def _marks_of(path: str) -> _Marks:
 def _whole_lines(path: str, at_once: int, offset: int = 0) -> Iterator[tuple[int, bytes]]:
     """Blocks of whole lines, each with the byte that it begins at; a line begins at `offset`."""
     with pa.input_stream(path, compression="detect") as stream:
-        rest = stream.read(at_once)
+        # The beginning says whether this is text, wherever reading begins.
+        rest = stream.read(min(at_once, SAMPLE_BYTES) if offset else at_once)
         at = len(codecs.BOM_UTF8) if rest.startswith(codecs.BOM_UTF8) else 0
         rest = rest[at:]
         if rest.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
