@@ -65,31 +65,6 @@ def test_positions_do_not_depend_on_how_much_is_read_at_a_time(parts, chosen):
     assert everything(SourceReader(source, 0), chosen) == everything(SourceReader(source, 0), [1])
 
 
-@given(lengths, sizes, st.integers(1, 4))
-def test_several_readers_share_the_parts(parts, chosen, shares):
-    source = Parts(*parts)
-    readers = [SourceReader(source, 0, share=i, shares=shares) for i in range(shares)]
-    together = [row for reader in readers for row in everything(reader, chosen)]
-    assert sorted(together, key=str) == sorted(everything(SourceReader(source, 0), [3]), key=str)
-
-
-@given(lengths, sizes, st.integers(0, 8), st.integers(1, 3))
-def test_a_reader_goes_on_at_the_offsets_of_another(parts, chosen, reads, shares):
-    source = Parts(*parts)
-    first = SourceReader(source, 0)
-    before = []
-    for number in range(reads):
-        jumbo, _ = first.read(chosen[number % len(chosen)])
-        before += [] if jumbo is None else jumbo.batch.to_pylist()
-    offsets = dict(first.offsets)
-    readers = [
-        SourceReader(source, 0, share=i, shares=shares, offsets=offsets) for i in range(shares)
-    ]
-    after = [row for reader in readers for _, row in everything(reader, chosen)]
-    whole = [row for _, row in everything(SourceReader(source, 0), [4])]
-    assert sorted(before + after, key=str) == sorted(whole, key=str)
-
-
 def test_offsets_name_the_next_row_of_each_part():
     reader = SourceReader(Parts(3, 2), 0)
     reader.read(2)
@@ -129,8 +104,10 @@ def test_the_end_is_told_with_a_mark_so_that_clocks_stop_waiting():
 
 
 def test_the_mark_of_the_end_stands_behind_every_tuple_of_the_source():
-    idle = SourceReader(Parts(3), 0, share=1, shares=2)
-    jumbo, _ = idle.read(1)
+    reader = SourceReader(Parts(3), 0)
+    reader.read(3)
+    reader.read(1)
+    jumbo, _ = reader.read(1)
     (mark,) = jumbo.marks
     last = everything(SourceReader(Parts(3), 0), [3])[-1][0]
     assert mark.root > last

@@ -6,8 +6,6 @@ parts of a source and a restart can go on anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pyarrow as pa
 
@@ -23,7 +21,7 @@ Offsets = dict[int, int]
 
 
 class SourceReader:
-    """One reader of a source: the parts of its share, in order.
+    """Reads the parts of a source, one after the other.
 
     Example:
         >>> from anabranch.io import memory
@@ -33,23 +31,11 @@ class SourceReader:
         (2, 2, {0: 2})
     """
 
-    def __init__(
-        self,
-        source: Source,
-        rank: int,
-        *,
-        share: int = 0,
-        shares: int = 1,
-        offsets: Mapping[int, int] | None = None,
-    ) -> None:
-        """A reader of every `shares`-th part from number `share` on, going on at `offsets`."""
+    def __init__(self, source: Source, rank: int) -> None:
         self._source, self._rank = source, rank
         self._parts = source.parts()
         self._schema = without_dictionaries(source.schema)
-        known = dict(offsets or {})
-        self.offsets: Offsets = {
-            number: known.get(number, 0) for number in range(share, len(self._parts), shares)
-        }
+        self.offsets: Offsets = dict.fromkeys(range(len(self._parts)), 0)
         self.ended = False
 
     @property

@@ -3,7 +3,7 @@
 There is one protocol for changing plans and for saving: an epoch ends, and the next one begins. The
 coordinator lets the readers finish their claims, announces the epoch, and collects what the units
 report. Until every unit has entered it, no further one begins; of several plans that are requested
-meanwhile the newest counts.
+meanwhile the newest counts (STRETCH §6.1).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from anabranch.io.offsets import SourceOffsets
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
 from anabranch.runtime.dispenser import Dispenser, acknowledge
-from anabranch.runtime.epochs import Epochs
 from anabranch.runtime.layout import Layout, Topology
 from anabranch.runtime.messages import (
     Acks,
@@ -95,7 +94,10 @@ class Coordinator:
     ) -> None:
         flow: Flow = topology.flow
         self._topology, self._workers = topology, workers
-        self._epochs: Epochs[Plan] = Epochs(plan, epoch)
+        self.plan = plan
+        """The plan of the newest epoch."""
+        self._epoch = epoch
+        self._requested: Plan | None = None
         self.sources = {
             name: Dispenser(name, source, rank, limit, now_s, claim_rows)
             for rank, (name, source) in enumerate(
@@ -119,14 +121,9 @@ class Coordinator:
 
     # Requests
 
-    @property
-    def plan(self) -> Plan:
-        """The plan of the newest epoch."""
-        return self._epochs.plan(self._epochs.newest)
-
     def request(self, plan: Plan) -> None:
-        """Ask for another plan from the next epoch on."""
-        self._epochs.request(plan)
+        """Ask for another plan from the next epoch on; replaces an earlier request."""
+        self._requested = plan
         self._wants_epoch = True
 
     def save(self) -> None:
@@ -222,9 +219,10 @@ class Coordinator:
 
     def _begin(self) -> None:
         before = self.plan
-        epoch = self._epochs.begin()
+        self.plan, self._requested = self._requested or before, None
+        self._epoch += 1
         self._passage = Passage(
-            epoch,
+            self._epoch,
             before,
             self.plan,
             {name: source.offsets() for name, source in self.sources.items()},
@@ -233,7 +231,7 @@ class Coordinator:
         )
         self._old, self.layout = self.layout, Layout(self._topology, self.plan, self._workers)
         known = (before, self._old.workers)
-        self._announce(Begin(epoch, self.plan, self._workers, self._saves, known))
+        self._announce(Begin(self._epoch, self.plan, self._workers, self._saves, known))
         self._wants_epoch = self._saves = self._holding = False
 
     def _announce(self, begin: Begin) -> None:
@@ -263,7 +261,6 @@ class Coordinator:
             return None
         self._passage = None
         self._old = self.layout
-        self._epochs.forget(before=passage.epoch)
         return passage
 
     def _send(self, unit: UnitId, message: Message) -> None:
