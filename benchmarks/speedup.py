@@ -8,8 +8,7 @@ for two are measured in turn, and the speedup is the median of the ratios of nei
 
     python benchmarks/speedup.py --apps finance,linear-road --baseline results/one_core_before.json
 
-The median leaves the micro-benchmarks out, whose operators only multiply or wait; the minimum does
-not. Bytewax is run beside the word count in tuple style, in an environment of its own or by the
+Bytewax is run beside the word count in tuple style, in an environment of its own or by the
 interpreter that BYTEWAX_PYTHON names.
 """
 

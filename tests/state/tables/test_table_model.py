@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
@@ -11,9 +13,12 @@ import pytest
 from hypothesis import given
 
 from anabranch.columns.hashing import bucket_of, hash_columns
+from anabranch.engines.local.mesh import packed
 from anabranch.state.tables import keyed_table as table_module
+from anabranch.state.tables import shared_arrays
 from anabranch.state.tables import slab_set as slabs_module
 from anabranch.state.tables.keyed_table import Handover, KeyedTable, TableDelta
+from anabranch.state.tables.shared_arrays import Block
 from tests.state.tables.tables import (
     BUCKETS,
     KEY_TYPES,
@@ -25,12 +30,17 @@ from tests.state.tables.tables import (
     key_schema,
 )
 
+MOST_BLOCKS = 60
+"""Arrays in shared memory at a time: a script may need more, and then has some of either kind."""
+
+Carry = Callable[[Handover], Handover]
+
 
 class Model:
     """Several tables that own buckets between them, and the dict they should add up to."""
 
-    def __init__(self, types: list[pa.DataType], tables: int) -> None:
-        self.types = types
+    def __init__(self, types: list[pa.DataType], tables: int, carry: Carry) -> None:
+        self.types, self.carry = types, carry
         self.schema = key_schema(types)
         self.tables = [KeyedTable(self.schema, VALUES, BUCKETS) for _ in range(tables)]
         self.owner = [bucket % tables for bucket in range(BUCKETS)]
@@ -92,7 +102,7 @@ class Model:
         for place, table in enumerate(self.tables):
             mine = {bucket for bucket in buckets if self.owner[bucket] == place}
             if place != target and mine:
-                self.tables[target].absorb(table.release(mine))
+                self.tables[target].absorb(self.carry(table.release(mine)))
         for bucket in buckets:
             self.owner[bucket] = target
 
@@ -103,7 +113,7 @@ class Model:
         self.checkpoint()
         for bucket in order:
             place = self.owner[bucket]
-            fresh[place].absorb(self.tables[place].release([bucket]))
+            fresh[place].absorb(self.carry(self.tables[place].release([bucket])))
         self.tables = fresh
 
     def settle(self, most: int) -> None:
@@ -146,8 +156,24 @@ def steps(keys: list[tuple[Any, ...]]) -> st.SearchStrategy[list[tuple[Any, ...]
     )
 
 
-def play(types: list[pa.DataType], script: list[tuple[Any, ...]]) -> None:
-    model = Model(types, tables=3)
+def by_reference(handover: Handover) -> Handover:
+    return handover
+
+
+def between_processes(handover: Handover) -> Handover:
+    """Carry what a process gets that has the same shared memory mapped, and nothing else."""
+    buffers: list[pickle.PickleBuffer] = []
+    blocks: list[Block] = []
+    data = packed(handover, buffers.append, by_value=True, take_block=blocks.append)
+    copied = [bytearray(buffer.raw()) for buffer in buffers]
+    received: Handover = pickle.loads(data, buffers=copied)
+    return received
+
+
+def play(
+    types: list[pa.DataType], script: list[tuple[Any, ...]], carry: Carry = by_reference
+) -> None:
+    model = Model(types, tables=3, carry=carry)
     for name, *arguments in script:
         getattr(model, name)(*arguments)
     model.checkpoint()
@@ -159,6 +185,21 @@ def play(types: list[pa.DataType], script: list[tuple[Any, ...]]) -> None:
 def test_tables_that_share_buckets_add_up_to_one_dict(name: str, data: st.DataObject) -> None:
     types, keys = KEY_TYPES[name]
     play(types, data.draw(steps(keys)))
+
+
+@pytest.mark.parametrize("shared_from_items", [1, 65, 10_000], ids=["all", "large", "none"])
+@pytest.mark.parametrize("name", ["int64", "string"])
+@given(data=st.data())
+def test_tables_of_several_processes_add_up_to_one_dict(
+    name: str, shared_from_items: int, data: st.DataObject
+) -> None:
+    types, keys = KEY_TYPES[name]
+    script = data.draw(steps(keys))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_arrays, "SHARED_FROM_ITEMS", shared_from_items)
+        patch.setattr(shared_arrays._blocks, "most", MOST_BLOCKS)
+        patch.setattr(shared_arrays._blocks, "in_use", False)
+        play(types, script, between_processes)
 
 
 @given(data=st.data())

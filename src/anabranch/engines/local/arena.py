@@ -15,13 +15,14 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import tempfile
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
+
+from anabranch.state.tables.shared_arrays import shared_file
 
 SEGMENT_BYTES = 32 << 20
 MAX_GROWTH_BYTES = 1 << 30
@@ -196,7 +197,7 @@ class _Segment:
 
     def __init__(self, size: int) -> None:
         size += -size % PAGE_BYTES
-        self.descriptor = _shared_file(size)
+        self.descriptor = shared_file(size)
         self.view = memoryview(mmap.mmap(self.descriptor, size))
         self._free = [(0, size)]
 
@@ -240,13 +241,3 @@ class _Use:
     def __del__(self) -> None:
         # A lock could be held by the very code that this interrupts; an append is atomic.
         self._freed.append((self._owner, self._slot_id))
-
-
-def _shared_file(size: int) -> int:
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("anabranch")
-    else:
-        with tempfile.TemporaryFile(prefix="anabranch-") as file:
-            descriptor = os.dup(file.fileno())
-    os.ftruncate(descriptor, size)
-    return descriptor

@@ -25,6 +25,7 @@ from anabranch.io.staged import MemoryStage
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
 from anabranch.runtime.messages import Begin, Handover
+from anabranch.state.tables.shared_arrays import allow_sharing
 
 REPORT_S = 0.2
 """How often a worker reports what it has done."""
@@ -99,6 +100,7 @@ def work(mesh: Mesh, job: LocalJob) -> None:
     # Modules are there for good: a garbage collection that goes through them takes tens of
     # milliseconds, in which no tuple is processed.
     gc.freeze()
+    allow_sharing()
     loop = WorkerLoop(mesh, job)
     try:
         loop.run()

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from anabranch.engines.local.arena import Arena, Mappings, Slot
 from anabranch.engines.local.wire import Wire
+from anabranch.state.tables.shared_arrays import Block, map_block, reference
 
 COORDINATOR = 0
 """The number of the user's process; workers have the numbers from 1."""
@@ -37,10 +38,12 @@ ONE_BUFFER_BYTES = 256 << 10
 """Batches and tables up to this size become one buffer before they are copied."""
 
 # Kinds of frames.
-PLAIN, WITH_BUFFERS, WITH_SLOT, OWN_BUFFERS, OWN_SLOT, SEGMENT, RELEASE, INTRODUCTION = range(8)
+_MESSAGES = PLAIN, WITH_BUFFERS, WITH_SLOT, OWN_BUFFERS, OWN_SLOT = range(5)
+SEGMENT, BLOCK, RELEASE, INTRODUCTION = range(5, 9)
 
 _WORD = 8
 _SEGMENT = struct.Struct("<QQ")
+_BLOCK = struct.Struct("<16sQ")
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,12 @@ class Lost:
 class _Peer:
     """A connected process, the segments that it has, and the slots that it has not released."""
 
-    __slots__ = ("has_segments", "holds", "is_watched_for_space", "number", "wire")
+    __slots__ = ("blocks", "has_segments", "holds", "is_watched_for_space", "number", "wire")
 
     def __init__(self, number: int, wire: Wire) -> None:
         self.number, self.wire = number, wire
         self.has_segments: set[int] = set()
+        self.blocks: list[Block] = []  # what the next message refers to
         self.holds: set[int] = set()
         self.is_watched_for_space = False
 
@@ -92,7 +96,8 @@ class Mesh:
         self._peers: dict[int, _Peer] = {}
         self._peer_of: dict[int, _Peer] = {}
         self._unsent: set[_Peer] = set()
-        self._introduced: list[tuple[_Peer, socket.socket]] = []  # until they have been sent
+        # What a frame's descriptor belongs to, until it has been sent.
+        self._lent: list[tuple[_Peer, socket.socket | Block]] = []
         self._posted: deque[tuple[int, object]] = deque()
         self._inbox: list[tuple[int, object]] = []
         self._thread = threading.get_ident()
@@ -121,7 +126,7 @@ class Mesh:
             if peer is not None:
                 peer.wire.queue(INTRODUCTION, str(number).encode(), (connection.fileno(),))
                 self._unsent.add(peer)
-                self._introduced.append((peer, connection))
+                self._lent.append((peer, connection))
             else:
                 connection.close()
 
@@ -133,6 +138,8 @@ class Mesh:
             message: Any object that can be pickled.
             by_value: Whether the receiver gets a copy of its own that it may write to; classes and
                 functions of `__main__` and inside of functions are sent as well, by cloudpickle.
+                Arrays in shared memory are not copied: the sender must not use them any more, or
+                agree with the receiver on who uses which part.
         """
         self.send_all((to,), message, by_value)
 
@@ -166,8 +173,11 @@ class Mesh:
         if self._unsent:
             for peer in list(self._unsent):
                 self._flush(peer)
-        if self._introduced:
-            self._introduced = [each for each in self._introduced if not self._let_go(*each)]
+        if self._lent:
+            sent = [lent for peer, lent in self._lent if peer not in self._unsent]
+            self._lent = [each for each in self._lent if each[0] in self._unsent]
+            for lent in sent:
+                _let_go(lent)
 
     def poll(self, timeout_s: float | None) -> list[tuple[int, object]]:
         """Send what is queued, and return received messages with the number of their sender.
@@ -207,8 +217,9 @@ class Mesh:
         """Close all connections. Received messages stay valid; what is still queued is dropped."""
         for peer in self._peers.values():
             peer.wire.close()
-        for _, connection in self._introduced:
-            connection.close()
+        for _, lent in self._lent:
+            _let_go(lent)
+        self._lent.clear()
         self._peers.clear()
         self._peer_of.clear()
         self._unsent.clear()
@@ -221,7 +232,13 @@ class Mesh:
         if not peers:
             return
         buffers: list[pickle.PickleBuffer] = []
-        data = packed(message, buffers.append, by_value)
+        blocks: list[Block] = []
+        data = packed(message, buffers.append, by_value, take_block=blocks.append)
+        for peer in peers:
+            for block in blocks:
+                body = _BLOCK.pack(block.id, len(block))
+                peer.wire.queue(BLOCK, body, (block.descriptor,))
+                self._lent.append((peer, block))
         if not buffers and len(data) < SHARED_PICKLE_FROM_BYTES:
             for peer in peers:
                 peer.wire.queue(PLAIN, data)
@@ -281,12 +298,6 @@ class Mesh:
             self._poller.modify(peer.wire, events)
             peer.is_watched_for_space = not all_sent
 
-    def _let_go(self, peer: _Peer, connection: socket.socket) -> bool:
-        if peer in self._unsent:
-            return False
-        connection.close()
-        return True
-
     def _receive_ready(self, timeout_ms: float | None) -> bool:
         woken = False
         for descriptor, events in self._poller.poll(timeout_ms):
@@ -303,17 +314,16 @@ class Mesh:
 
     def _receive(self, peer: _Peer) -> None:
         for kind, body, descriptors in peer.wire.receive():
-            if kind == PLAIN:
-                self._inbox.append((peer.number, pickle.loads(body)))
-            elif kind in (WITH_SLOT, OWN_SLOT):
-                message = self._read_slot(peer.number, body, writable=kind == OWN_SLOT)
-                self._inbox.append((peer.number, message))
-            elif kind in (WITH_BUFFERS, OWN_BUFFERS):
-                self._inbox.append((peer.number, _read_buffers(body)))
+            if kind in _MESSAGES:
+                self._inbox.append((peer.number, self._message(peer, kind, body)))
+                peer.blocks.clear()
             elif kind == RELEASE:
                 for slot_id in body.cast("Q"):
                     self.arena.release(slot_id)
                     peer.holds.discard(slot_id)
+            elif kind == BLOCK:
+                id_, size = _BLOCK.unpack(body)
+                peer.blocks.append(map_block(id_, descriptors[0], size))
             elif kind == INTRODUCTION:
                 self.connect(int(bytes(body)), socket.socket(fileno=descriptors[0]))
             else:
@@ -322,6 +332,13 @@ class Mesh:
                 os.close(descriptors[0])
         if peer.wire.ended:
             self._lose(peer)
+
+    def _message(self, peer: _Peer, kind: int, body: memoryview) -> object:
+        if kind == PLAIN:
+            return pickle.loads(body)
+        if kind in (WITH_BUFFERS, OWN_BUFFERS):
+            return _read_buffers(body)
+        return self._read_slot(peer.number, body, writable=kind == OWN_SLOT)
 
     def _read_slot(self, owner: int, body: memoryview, writable: bool) -> object:
         count = body[:_WORD].cast("Q")[0]
@@ -345,6 +362,11 @@ class Mesh:
         self._inbox.append((peer.number, Lost(peer.number)))
 
 
+def _let_go(lent: socket.socket | Block) -> None:
+    if isinstance(lent, socket.socket):
+        lent.close()
+
+
 def connect_pair(one: Mesh, other: Mesh) -> None:
     """Connect two meshes of this process."""
     end, other_end = socket.socketpair()
@@ -357,6 +379,7 @@ def packed(
     take_buffer: Callable[[pickle.PickleBuffer], object],
     by_value: bool = False,
     take_class: Callable[[type], object] = id,
+    take_block: Callable[[Block], object] | None = None,
 ) -> bytes:
     """Return a message as bytes, but for its buffers.
 
@@ -365,6 +388,8 @@ def packed(
         take_buffer: Called with each buffer, which is then left out, unless it returns True.
         by_value: Whether to use cloudpickle.
         take_class: Called with each class of `__main__` that cloudpickle sends.
+        take_block: Called with the shared memory of each array that is only referred to; without
+            it, and unless `by_value`, the content of such arrays is packed.
     """
     file = io.BytesIO()
     pickler: Any
@@ -375,6 +400,10 @@ def packed(
             def reducer_override(self, value: object) -> Any:
                 if isinstance(value, type) and value.__module__ == "__main__":
                     take_class(value)
+                if take_block is not None and (shared := reference(value)) is not None:
+                    block, reduced = shared
+                    take_block(block)
+                    return reduced
                 return super().reducer_override(value)
 
         pickler = Pickler(file, 5, buffer_callback=take_buffer)

@@ -109,6 +109,7 @@ def serve(control_descriptor: int, lifeline_descriptor: int, status_descriptor: 
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     keep_freed_memory()
+    pa.array([0])  # Arrow loads pandas with its first array: too long for a plan change to wait
 
     connection = socket.socket(fileno=control_descriptor)
     connection.set_inheritable(False)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.columns.key_words import Ints, Mask
-from anabranch.state.tables.key_store import grown
+from anabranch.state.tables.shared_arrays import grown
 
 Keys = list[pa.Array]
 

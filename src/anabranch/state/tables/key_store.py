@@ -7,10 +7,9 @@ the copy's reader does not look at, and whatever must move is moved to new array
 from __future__ import annotations
 
 import copy
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.columns.key_words import (
@@ -25,9 +24,10 @@ from anabranch.columns.key_words import (
     ranges,
     word_counts,
 )
+from anabranch.state.tables.shared_arrays import grown, shared, zeros
 
-Scalar = TypeVar("Scalar", bound=np.generic)
 _ARENA_WORDS = 1024
+_NO_STARTS: Ints = np.zeros(0, np.int64)
 
 
 class KeyStore(Protocol):
@@ -43,6 +43,9 @@ class KeyStore(Protocol):
 
     def reserve(self, slots: int) -> None:
         """Make room for slots 0..slots-1."""
+
+    def share(self) -> None:
+        """Move the arrays into memory that other processes can map."""
 
     def put(self, slots: Ints, keys: Any) -> None:
         """Store a key in each slot."""
@@ -65,13 +68,6 @@ def key_store(key_type: pa.DataType) -> KeyStore:
     return TextKeyStore() if kind_of(key_type) is KeyKind.TEXT else FixedKeyStore()
 
 
-def grown(array: npt.NDArray[Scalar], size: int, fill: Any = 0) -> npt.NDArray[Scalar]:
-    """A larger copy of an array."""
-    wider = np.zeros(size, array.dtype) if fill == 0 else np.full(size, fill, array.dtype)
-    wider[: len(array)] = array
-    return wider
-
-
 class FixedKeyStore:
     """Keys that are one word; a mask for nulls exists once a null was stored."""
 
@@ -88,10 +84,14 @@ class FixedKeyStore:
         if self._nulls is not None:
             self._nulls = grown(self._nulls, slots)
 
+    def share(self) -> None:
+        self._values = shared(self._values)
+        self._nulls = None if self._nulls is None else shared(self._nulls)
+
     def put(self, slots: Ints, keys: FixedWords) -> None:
         self._values[slots] = keys.values
         if keys.nulls is not None and self._nulls is None:
-            self._nulls = np.zeros(len(self._values), np.bool_)
+            self._nulls = zeros(len(self._values), np.bool_)
         if self._nulls is not None:
             self._nulls[slots] = False if keys.nulls is None else keys.nulls
 
@@ -133,6 +133,9 @@ class TextKeyStore:
 
     def reserve(self, slots: int) -> None:
         self._starts = grown(self._starts, slots, -1)
+
+    def share(self) -> None:
+        self._words, self._starts = shared(self._words), shared(self._starts)
 
     def put(self, slots: Ints, keys: TextWords) -> None:
         size = len(keys.words) + len(keys)
@@ -182,7 +185,7 @@ class TextKeyStore:
             flat, first = ranges(starts, counts)
             # New arrays, never the old ones: a frozen copy may still read those.
             self._words = self._words.take(flat)
-            self._starts = np.full(len(self._starts), -1, np.int64)
+            self._starts = grown(_NO_STARTS, len(self._starts), -1)
             self._starts[held] = first[:-1]
             self._used, self._garbage = len(flat), 0
         if self._used + words > len(self._words):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,8 @@ import pyarrow as pa
 
 from anabranch.columns.hashing import bucket_of, hash_words
 from anabranch.columns.key_words import Ints, KeyWords, Mask, Words
-from anabranch.state.tables.key_store import grown, key_store
+from anabranch.state.tables.key_store import key_store
+from anabranch.state.tables.shared_arrays import grown, shared, zeros
 from anabranch.state.tables.values import zeros_of
 
 UNSTAMPED = int(np.iinfo(np.int64).max)
@@ -68,7 +70,7 @@ class Slab:
         self._has_hidden = False
         self.counts: Ints = np.zeros(buckets, np.int64)
         self.grows, self.shared = True, False
-        self._lineage = object()  # slabs over the same arrays have the same
+        self._lineage = uuid4()  # slabs over the same arrays have the same
         self._due: DueIndex | None = None  # made when somebody asks what is due
         self._settled_to = 0
 
@@ -214,14 +216,28 @@ class Slab:
         """Hide rows that nobody has: no slab over these arrays may show them again."""
         if self.counts[owned].any():
             self.hide(owned)
-            self._lineage = object()
+            self._lineage = uuid4()
+
+    def share(self) -> None:
+        """Move the arrays into memory that other processes can map, before a hand-over.
+
+        What other slabs of this process refer to stays where it is, and is copied.
+        """
+        if self.shared:
+            return
+        for store in self.keys:
+            store.share()
+        self.values = [shared(column) for column in self.values]
+        self.times, self.alive = shared(self.times), shared(self.alive)
+        self._hashes, self._routes = shared(self._hashes), shared(self._routes)
+        self._index.share()
 
     def part(self, owned: Mask) -> Slab:
         """A view of the rows of some buckets, which are not this slab's any more; copies nothing.
 
         The view does not grow, and later insertions here do not reach it.
         """
-        view = copy.copy(self)
+        view = self._twin()
         view.keys = [store.frozen() for store in self.keys]
         view.values = list(self.values)
         view.counts = np.where(owned, self.counts, 0)
@@ -242,8 +258,16 @@ class Slab:
         self._has_hidden = self.shared = True
 
     def is_part_of(self, other: Slab) -> bool:
-        """Whether both are over the same arrays."""
-        return self._lineage is other._lineage
+        """Whether both are over the same arrays.
+
+        Slabs that were pickled are where all of their arrays went through shared memory.
+        """
+        return self._lineage == other._lineage and self._written() == other._written()
+
+    def _written(self) -> list[int]:
+        """Return the addresses of the arrays that are written to in place."""
+        arrays = (self.alive, self.times, *self.values)
+        return [array.__array_interface__["data"][0] for array in arrays]
 
     def join(self, part: Slab) -> None:
         """Take over the rows of another slab over the same arrays; only this one may grow."""
@@ -319,8 +343,20 @@ class Slab:
         return mine
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is made anew when it is asked for."""
-        return {**self.__dict__, "_due": None}
+        """Without what is made anew when it is asked for, and without Python values of others."""
+        values = [self._own(column) if column.dtype.hasobject else column for column in self.values]
+        return {**self.__dict__, "_due": None, "values": values}
+
+    def _own(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        slots = self.live()
+        own = zeros(len(column), column.dtype)
+        own[slots] = column.take(slots)
+        return own
+
+    def _twin(self) -> Slab:
+        twin = Slab.__new__(Slab)
+        twin.__dict__.update(self.__dict__)
+        return twin
 
     def _due_index(self) -> DueIndex:
         if self._due is None:
@@ -353,9 +389,7 @@ class Slab:
             raise ValueError(f"expected at most {_MOST_SLOTS} keys in one table; use more replicas")
         for store in self.keys:
             store.reserve(slots)
-        self.values = [
-            grown(column, slots, None if column.dtype.hasobject else 0) for column in self.values
-        ]
+        self.values = [grown(column, slots) for column in self.values]
         self.times = grown(self.times, slots)
         self.alive = grown(self.alive, slots)
         self._hashes = grown(self._hashes, slots)
@@ -400,13 +434,17 @@ class KeyIndex:
         size = _SMALLEST
         while size < 2 * rows:
             size *= 2
-        self._entries: Words = np.zeros(size, np.uint64)
+        self._entries: Words = zeros(size, np.uint64)
         self._used = 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of the array."""
         return int(self._entries.nbytes)
+
+    def share(self) -> None:
+        """Move the array into memory that other processes can map."""
+        self._entries = shared(self._entries)
 
     def full(self, more: int) -> bool:
         """Whether `more` entries would make probing long: half the places hold something."""

@@ -175,6 +175,7 @@ class Slabs:
         for slab, base in before:
             if not slab.counts[owned].any():
                 continue
+            slab.share()
             if slab.counts[~owned].any():
                 given.append((slab.part(owned), base))
             else:
