@@ -64,14 +64,22 @@ class Bench:
         engine: What runs it.
         root: Where its files are written.
         quick: Whether it is a quarter of the rows, measured once.
+        repetitions: How often the best plans are measured otherwise.
         patience_s: How long to wait for idle cores before each full run.
     """
 
     def __init__(
-        self, case: Case, engine: str, root: Path, *, quick: bool, patience_s: float
+        self,
+        case: Case,
+        engine: str,
+        root: Path,
+        *,
+        quick: bool,
+        repetitions: int,
+        patience_s: float,
     ) -> None:
         self._case, self._engine, self._patience_s = case, engine, patience_s
-        self._repetitions = 1 if quick else REPETITIONS
+        self._repetitions = 1 if quick else repetitions
         self.folder = case.write(root, max(FILES, case.rows // (QUICK_PART if quick else 1)))
 
     def measure(self, only_one_core: bool) -> Row:
@@ -162,8 +170,14 @@ def measure(options: argparse.Namespace, root: Path) -> tuple[dict[str, Row], Re
     found: dict[str, Row] = {}
     say(HEADER)
     for name in options.apps:
-        how = {"quick": options.quick, "patience_s": options.patience}
-        bench = Bench(CASES[name], options.engine, root, **how)
+        bench = Bench(
+            CASES[name],
+            options.engine,
+            root,
+            quick=options.quick,
+            repetitions=options.repetitions,
+            patience_s=options.patience,
+        )
         try:
             found[name] = bench.measure(options.only_one_core)
             if name in before:
@@ -211,6 +225,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--apps", type=lambda names: names.split(","), default=list(CASES))
     parser.add_argument("--engine", choices=("local", "spark"), default="local")
     parser.add_argument("--quick", action="store_true", help="a quarter of the rows, once")
+    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="of the best plans")
     parser.add_argument("--only-one-core", action="store_true", help="for a baseline")
     parser.add_argument("--baseline", type=Path, help="what --only-one-core --json stored earlier")
     parser.add_argument(

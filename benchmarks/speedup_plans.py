@@ -70,7 +70,7 @@ def plans_for_two(
     plans = [
         NamedPlan("apart", apart_by_cost(flow, one, busy_s)),
         NamedPlan("busiest, apart", around_busiest(flow, one, workers, busy_s)),
-        NamedPlan("cut", cut_by_cost(one, busy_s)),
+        NamedPlan("by work", replicate_busiest(flow, one, workers, busy_s, by_work=True)),
         NamedPlan("busiest", replicate_busiest(flow, one, workers, busy_s)),
         NamedPlan("replicas", replace(one, regions=both.regions)),
         *(
@@ -106,28 +106,6 @@ def with_batches(plan: Plan, size: int) -> Plan:
     for source in plan.sources:
         plan = plan.with_source(source.source, batch_rows=size)
     return plan
-
-
-def cut_by_cost(plan: Plan, busy_s: Mapping[str, float]) -> Plan:
-    """The plan with the busiest region of several steps cut into two pipelines, as even as can be.
-
-    Example:
-        >>> from anabranch.apps import word_count
-        >>> plan = Plan.sequential(word_count.build())
-        >>> cut_by_cost(plan, {"split": 2.0, "count.combine": 1.0}).region("split").pipelines
-        (('split',), ('count.combine',))
-    """
-    costs = {
-        each.region: [busy_s.get(step, 0.0) for run in each.pipelines for step in run]
-        for each in plan.regions
-    }
-    long = [name for name, steps in costs.items() if len(steps) > 1]
-    if not long:
-        return plan
-    name = max(long, key=lambda name: sum(costs[name]))
-    steps = costs[name]
-    first = min(range(1, len(steps)), key=lambda n: max(sum(steps[:n]), sum(steps[n:])))
-    return plan.with_pipelines(name, first, len(steps) - first)
 
 
 def apart_by_cost(flow: Flow, plan: Plan, busy_s: Mapping[str, float]) -> Plan:
@@ -170,13 +148,39 @@ def apart_by_cost(flow: Flow, plan: Plan, busy_s: Mapping[str, float]) -> Plan:
     return plan
 
 
-def replicate_busiest(flow: Flow, plan: Plan, replicas: int, busy_s: Mapping[str, float]) -> Plan:
-    """The plan with several replicas of the busiest region that may have them."""
+def replicate_busiest(
+    flow: Flow, plan: Plan, replicas: int, busy_s: Mapping[str, float], *, by_work: bool = False
+) -> Plan:
+    """The plan with several replicas of the busiest region that may have them.
+
+    Args:
+        flow: What is planned.
+        plan: One replica of everything.
+        replicas: How many the region gets.
+        busy_s: Seconds that each step took on one core.
+        by_work: Whether the replica beside all other regions gets fewer buckets, so that all
+            workers have as much to do.
+
+    Example:
+        >>> from anabranch.apps import word_count
+        >>> flow = word_count.build()
+        >>> one, costs = Plan.sequential(flow), {"split": 1.0, "count": 4.0}
+        >>> replicate_busiest(flow, one, 2, costs, by_work=True).region("count").bucket_map.count(0)
+        96
+    """
     possible = [r for r in regions(flow) if r.replicable and r.kind is not RegionKind.SOURCE]
     if not possible:
         return plan
-    busiest = max(possible, key=lambda r: sum(busy_s.get(step, 0.0) for step in r.steps))
-    return plan.with_replicas(busiest.name, replicas)
+    costs = {r.name: sum(busy_s.get(step, 0.0) for step in r.steps) for r in regions(flow)}
+    busiest = max(possible, key=lambda r: costs[r.name])
+    plan = plan.with_replicas(busiest.name, replicas)
+    if not (by_work and busiest.mapped and costs[busiest.name]):
+        return plan
+    others = sum(costs.values()) - costs[busiest.name]
+    first = max(0.0, (costs[busiest.name] - (replicas - 1) * others) / replicas)
+    count = max(1, round(busiest.buckets * first / costs[busiest.name]))
+    owners = [0] * count + [1 + n % (replicas - 1) for n in range(busiest.buckets - count)]
+    return plan.with_bucket_map(busiest.name, tuple(owners))
 
 
 def around_busiest(flow: Flow, plan: Plan, replicas: int, busy_s: Mapping[str, float]) -> Plan:
