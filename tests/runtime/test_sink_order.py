@@ -26,7 +26,7 @@ def numbers_of(segments: list[Segment]) -> list[int]:
 def reports(rng: Random, generation: int, numbers: list[int]) -> list[list[Prepared]]:
     """By replica what it reports of some rows, in ranges of four that are dealt out in turn."""
     replicas = rng.randint(1, 3)
-    told: list[list[Prepared]] = []
+    found: list[list[Prepared]] = []
     for replica in range(replicas):
         mine = [numbers[at : at + 4] for at in range(4 * replica, len(numbers), 4 * replicas)]
         own: list[Prepared] = []
@@ -37,8 +37,8 @@ def reports(rng: Random, generation: int, numbers: list[int]) -> list[list[Prepa
             place = "out", generation, replica, replicas
             own.append(Prepared(*place, tuple(map(segment, taken)), Root(at, 0, at, 0)))
         left = Prepared("out", generation, replica, replicas, (), end(0), left=True)
-        told.append([*own, left])
-    return told
+        found.append([*own, left])
+    return found
 
 
 @pytest.mark.parametrize("seed", SEEDS)

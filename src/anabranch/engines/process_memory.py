@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
+import platform
 from functools import cache
 from importlib import import_module
 
@@ -14,8 +16,7 @@ M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 MAPPED_FROM = 1 << 25
 KEPT = (1 << 31) - 1
-ARROW_POOL = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
-"""Lets Arrow's own code use the allocator of the C library, too, in processes started with it."""
+ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 
 
 @cache
@@ -36,6 +37,22 @@ def keep_freed_memory() -> bool:
     if kept:
         pa.set_memory_pool(pa.system_memory_pool())
     return kept
+
+
+def arrow_pool() -> dict[str, str]:
+    """Return environment variables for a process that keeps freed memory.
+
+    They let Arrow's own code use the allocator of the C library, too, where that keeps freed memory
+    and nobody has chosen another one.
+    """
+    chosen = ARROW_POOL in os.environ or platform.libc_ver()[0] != "glibc"
+    return {} if chosen else {ARROW_POOL: "system"}
+
+
+def give_back_memory() -> None:
+    """Return freed memory to the system, after work that has needed much of it."""
+    if keep_freed_memory():
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @cache

@@ -41,7 +41,7 @@ class Router:
         if self.replicas > 1 and self._ranges is not None:
             owners = self._ranges.owners(jumbo.positions.columns[0])
             counts = np.bincount(owners, minlength=self.replicas)
-            return self._dealt(jumbo, owners, counts, keeper=0)
+            return self._dealt(jumbo, owners, counts, marks_to=0)
         if self._region.kind is RegionKind.PARTITIONED and self.replicas > 1:
             return self._by_bucket(jumbo)
         self._turn += 1
@@ -57,10 +57,10 @@ class Router:
             self._loads.note(counts, hashes, keys)
         sizes = np.bincount(self._owner, weights=counts, minlength=self.replicas)
         # Marks are with the owner of bucket 0, so that they move as its tuples do.
-        return self._dealt(jumbo, self._owner[buckets], sizes, keeper=int(self._owner[0]))
+        return self._dealt(jumbo, self._owner[buckets], sizes, marks_to=int(self._owner[0]))
 
     def _dealt(
-        self, jumbo: Jumbo, owners: npt.NDArray[Any], sizes: npt.NDArray[Any], keeper: int
+        self, jumbo: Jumbo, owners: npt.NDArray[Any], sizes: npt.NDArray[Any], marks_to: int
     ) -> list[Jumbo | None]:
         """One sort by owner and one take, then slices without a copy."""
         dealt = Jumbo(jumbo.batch, jumbo.positions)
@@ -74,7 +74,7 @@ class Router:
             shares.append(dealt.slice(start, stop) if stop > start else None)
             start = stop
         if jumbo.marks:
-            share = shares[keeper]
+            share = shares[marks_to]
             bare = dealt.slice(0, 0) if share is None else share
-            shares[keeper] = Jumbo(bare.batch, bare.positions, jumbo.marks)
+            shares[marks_to] = Jumbo(bare.batch, bare.positions, jumbo.marks)
         return shares

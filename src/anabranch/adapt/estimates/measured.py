@@ -71,7 +71,7 @@ def _operator(seen: History, name: str) -> OperatorProfile:
     step = seen.topology.flow.graph.steps[name]
     metrics = seen.steps.get(name)
     sink = step.role is Role.SINK
-    state = StateKind.STATEFUL if sink else step.body.state
+    state = _state_of_sink(seen, name) if sink else step.body.state
     key = () if sink or state is not StateKind.PARTITIONED else tuple(step.body.key)
     held = (metrics.cost_us or 0.0) if metrics else 0.0
     wait = metrics.waited_s * 1e6 / metrics.rows_in if metrics and metrics.rows_in else 0.0
@@ -80,6 +80,12 @@ def _operator(seen: History, name: str) -> OperatorProfile:
     return OperatorProfile(
         name, max(0.0, held - wait), passed, state, key, keys=keys or None, wait=wait
     )
+
+
+def _state_of_sink(seen: History, name: str) -> StateKind:
+    """Replicas of a sink share nothing: each writes other positions."""
+    region = next(r for r in seen.topology.regions if r.name == name)
+    return StateKind.STATELESS if region.replicable else StateKind.STATEFUL
 
 
 def _selectivity(seen: History, producer: str, consumer: str) -> float:

@@ -30,7 +30,7 @@ from anabranch.engines.local.mesh import COORDINATOR, Mesh, packed
 from anabranch.engines.local.status_page import StatusPage
 from anabranch.engines.local.wire import Wire
 from anabranch.engines.local.worker import ONE_THREAD, Control, Job, Surroundings
-from anabranch.engines.process_memory import ARROW_POOL, keep_freed_memory
+from anabranch.engines.process_memory import arrow_pool
 from anabranch.errors import EngineError, Subject
 
 GRACE_S = 5.0
@@ -325,8 +325,7 @@ def _started(*descriptors: int) -> subprocess.Popen[bytes]:
     module = "anabranch.engines.local.worker"
     command = [sys.executable, "-P", "-m", module, *map(str, descriptors)]
     path = {"PYTHONPATH": os.pathsep.join(_absolute_path())}
-    pool = ARROW_POOL if keep_freed_memory() else {}
-    environment = os.environ | ONE_THREAD | pool | path
+    environment = os.environ | ONE_THREAD | arrow_pool() | path
     # A worker inherits the mask, so that Ctrl-C cannot reach it before it ignores that.
     masked_before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -301,7 +301,9 @@ class LocalEngine:
         self._saved_s = time.monotonic()
         if passage.saves and passage.ended:
             self._ended = True
-        self._plan, self._begun = passage.plan, None
+        self._plan = passage.plan
+        if passage.plan == self._begun:  # a version may be saved while its workers start
+            self._begun = None
         moved = tuple(passage.before.diff(passage.plan))
         if moved and self._session is not None:
             change = Reconfiguration(

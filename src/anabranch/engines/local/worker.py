@@ -34,7 +34,7 @@ from anabranch.engines.local import forwarding
 from anabranch.engines.local.mesh import COORDINATOR, Mesh
 from anabranch.engines.local.status_page import StatusPage
 from anabranch.engines.local.wire import Wire
-from anabranch.engines.process_memory import keep_freed_memory
+from anabranch.engines.process_memory import ARROW_POOL, give_back_memory, keep_freed_memory
 from anabranch.errors import EngineError, Subject
 
 ONE_THREAD = {
@@ -127,6 +127,7 @@ def serve(control_descriptor: int, lifeline_descriptor: int, status_descriptor: 
         control.flush()
         del mesh
         gc.collect()
+        give_back_memory()
 
 
 def end_with(lifeline: socket.socket) -> None:
@@ -210,6 +211,8 @@ def _take_over(surroundings: Surroundings) -> None:
         with suppress(OSError):  # it may have been removed
             os.chdir(surroundings.folder)
     environment = surroundings.environment | ONE_THREAD
+    if ARROW_POOL in os.environ:  # Arrow may look for it later
+        environment[ARROW_POOL] = os.environ[ARROW_POOL]
     for name in os.environ.keys() - environment.keys():
         del os.environ[name]
     os.environ.update(environment)

@@ -168,19 +168,17 @@ def costs_us(calls: Sequence[tuple[int, int]]) -> tuple[float, float | None]:
 
 def _state(flow: Flow, name: str) -> StateKind:
     step = flow.graph.steps[name]
-    if step.role is Role.SOURCE:
-        region = next(r for r in regions(flow) if r.name == name)
-        return StateKind.STATELESS if region.replicable else StateKind.STATEFUL
-    if step.role is Role.SINK:
-        return StateKind.STATEFUL
-    return _STATES[step.body.state]
+    if step.role is Role.OPERATOR:
+        return _STATES[step.body.state]
+    region = next(r for r in regions(flow) if r.name == name)
+    return StateKind.STATELESS if region.replicable else StateKind.STATEFUL
 
 
 def _most_replicas(flow: Flow, name: str, keys: int | None) -> int | None:
     """Where the flow or its data bound replicas: parts of a source, buckets, distinct keys."""
     step = flow.graph.steps[name]
     if step.role is Role.SINK:
-        return 1
+        return None if _state(flow, name) is StateKind.STATELESS else 1
     if step.role is Role.SOURCE:
         source = flow.sources()[name]
         parts = source.parts()

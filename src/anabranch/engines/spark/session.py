@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.engines.process_memory import ARROW_POOL
+from anabranch.engines.process_memory import arrow_pool
 from anabranch.engines.spark.java import ensure_java
 from anabranch.errors import EngineError, Subject
 
@@ -48,7 +48,7 @@ PROCESS_SETTINGS = {
     # Worker processes keep state between micro-batches.
     "spark.python.worker.reuse": "true",
     # Those keep freed memory, in Arrow's own code, too: see process_memory.py.
-    **{f"spark.executorEnv.{name}": value for name, value in ARROW_POOL.items()},
+    **{f"spark.executorEnv.{name}": value for name, value in arrow_pool().items()},
     # Nothing on the screen and no open port that nobody asked for.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

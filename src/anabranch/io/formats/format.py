@@ -50,8 +50,8 @@ class ReadColumns:
 class Format(Protocol):
     """How rows are read from one file.
 
-    An implementer owes blocks that begin at the same rows every time, so that where a damaged file
-    ends does not depend on how it was read.
+    Where a file can be damaged, an implementer must provide blocks that begin at the same rows
+    every time, so that where the file ends does not depend on how it was read.
     """
 
     @property

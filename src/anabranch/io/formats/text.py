@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -80,23 +81,25 @@ def first_lines(path: str) -> pa.Array:
 
 
 class _Marks:
-    """Notes where blocks of a file begin: numbers of lines, and bytes before them."""
+    """Notes where blocks of a file begin: the number of the line, and the bytes before it."""
 
     def __init__(self) -> None:
-        self._rows, self._offsets = [0], [0]
+        self._begins = [(0, 0)]
 
     def before(self, row: int) -> tuple[int, int]:
-        """The last known place that is not after a line."""
-        place = bisect_right(self._rows, row) - 1
-        return self._rows[place], self._offsets[place]
+        """The last known block that begins at a line or before it."""
+        with _lock:
+            return self._begins[bisect_right(self._begins, row, key=lambda each: each[0]) - 1]
 
     def note(self, row: int, offset: int) -> None:
-        if row > self._rows[-1]:
-            self._rows.append(row)
-            self._offsets.append(offset)
+        with _lock:
+            if row > self._begins[-1][0]:
+                self._begins.append((row, offset))
 
 
 _noted: OrderedDict[tuple[str, int, int], _Marks] = OrderedDict()
+_lock = Lock()
+"""Runs in several threads of a process may read the same file."""
 
 
 def _is_shared(path: str) -> bool:
@@ -111,10 +114,11 @@ def _marks_of(path: str) -> _Marks:
         return _Marks()
     state = os.stat(path)
     known = path, state.st_size, state.st_mtime_ns
-    marks = _noted.setdefault(known, _Marks())
-    _noted.move_to_end(known)
-    while len(_noted) > MOST_FILES:
-        _noted.popitem(last=False)
+    with _lock:
+        marks = _noted.setdefault(known, _Marks())
+        _noted.move_to_end(known)
+        while len(_noted) > MOST_FILES:
+            _noted.popitem(last=False)
     return marks
 
 
