@@ -20,7 +20,7 @@ from anabranch.planning.planners.exact import exact
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.planners.search.region_options import Option, cuttings, options
 from anabranch.planning.profile import NANOSECONDS, OperatorProfile, Overheads, Profile
-from anabranch.planning.regions import Region, RegionKind, regions
+from anabranch.planning.regions import Region, RegionKind, regions, written_by_workers
 
 
 def require_flow(flow: object) -> None:
@@ -50,10 +50,7 @@ def problem_for(
             str(sorted(profile.by_name)),
             f"take one with `anabranch profile {flow.name}`",
         )
-    sinks = flow.sinks()
-    # Rows of a staged sink pass the driver in any case: writing them side by side gains nothing.
-    staged = {name for name, sink in sinks.items() if sink.traits.staged}
-    bounds = {r.steps[0]: 1 if r.name in staged else _most_replicas(r) for r in found}
+    bounds = {region.steps[0]: _most_replicas(flow, region) for region in found}
     operators = tuple(_bounded(one, bounds.get(one.name)) for one in profile.operators)
     return Problem(
         replace(profile, operators=operators),
@@ -63,9 +60,10 @@ def problem_for(
     )
 
 
-def _most_replicas(region: Region) -> int | None:
-    """What the flow allows; None for no bound."""
-    if not region.replicable:
+def _most_replicas(flow: Flow, region: Region) -> int | None:
+    """The most replicas that a flow allows and that can gain anything; None for no bound."""
+    sink = region.kind is RegionKind.SINK
+    if not (written_by_workers(flow, region) if sink else region.replicable):
         return 1
     return region.buckets if region.mapped else None
 

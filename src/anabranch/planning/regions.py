@@ -113,6 +113,14 @@ def regions(flow: Flow) -> tuple[Region, ...]:
     return tuple(sorted(found, key=lambda r: order.index(r.steps[0])))
 
 
+def written_by_workers(flow: Flow, sink: Region) -> bool:
+    """Return whether further replicas of a sink can make it faster.
+
+    Rows of a staged sink pass the driver in any case.
+    """
+    return sink.replicable and not flow.sinks()[sink.name].traits.staged
+
+
 def _loses_key_order(found: list[Region], sink: Step) -> bool:
     """Whether a sink reads from replicas among which the tuples of a key are dealt out."""
     producer = sink.inputs[0].step if sink.inputs[0] is not None else ""

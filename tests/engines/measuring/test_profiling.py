@@ -120,6 +120,11 @@ def test_states_keys_and_bounds_follow_from_flow_and_data():
     assert profile.by_name["out"].max_replicas == 1
 
 
+def test_a_sink_that_workers_write_may_have_replicas(tmp_path):
+    written = profile_flow(site(ab.parquet(tmp_path / "out"))).by_name["out"]
+    assert (written.state, written.max_replicas) == (StateKind.STATELESS, None)
+
+
 def test_tuple_bytes_are_those_of_the_columns():
     flow = Flow("numbers")
     flow.source("x", memory([{"x": n} for n in range(50)])).sink("out", collect())

@@ -14,7 +14,7 @@ from math import inf
 from anabranch.adapt.history import History
 from anabranch.graph import Role, StateKind
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, StreamProfile
-from anabranch.planning.regions import RegionKind
+from anabranch.planning.regions import RegionKind, written_by_workers
 
 UNIT = "us"
 
@@ -85,7 +85,8 @@ def _operator(seen: History, name: str) -> OperatorProfile:
 def _state_of_sink(seen: History, name: str) -> StateKind:
     """Replicas of a sink share nothing: each writes other positions."""
     region = next(r for r in seen.topology.regions if r.name == name)
-    return StateKind.STATELESS if region.replicable else StateKind.STATEFUL
+    shared = written_by_workers(seen.topology.flow, region)
+    return StateKind.STATELESS if shared else StateKind.STATEFUL
 
 
 def _selectivity(seen: History, producer: str, consumer: str) -> float:
