@@ -51,13 +51,6 @@ class SourceBody:
                 "an unordered one",
                 "name an order column, or build the flow with order='key'",
             )
-        if not self.source.bounded and len(self.source.parts()) > 1:
-            raise BuildError(
-                step,
-                "an endless source of one part, or bounded parts",
-                f"{len(self.source.parts())} endless parts",
-                "make each part a source and unite them",
-            )
         return (StreamType(without_dictionaries(self.source.schema)),)
 
 

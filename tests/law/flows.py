@@ -6,6 +6,7 @@ Everything is drawn from hypothesis, so that a failing flow shrinks to a small o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from random import Random
 from typing import Any
 
@@ -21,6 +22,7 @@ from anabranch.operators.tuple_style.schedule import Schedule
 from anabranch.planning.plan import Plan
 from anabranch.testing.random_plans import random_plan
 from tests.law import operators as ops
+from tests.law.arriving import Arriving
 from tests.law.builtins import (
     ONE_PORT_BUILTINS,
     PAIR_BUILTINS,
@@ -108,9 +110,17 @@ class Case:
         )
 
 
+class Arrivals(Enum):
+    """Whether sources are drawn whose parts come while they are read."""
+
+    NONE = "none"
+    SOME = "some"
+    UNANNOUNCED = "some that do not say when all of their rows have come"
+
+
 @st.composite
-def cases(draw: st.DrawFn, timed: bool | None = None) -> Case:
-    flow, recipe = draw(flows(timed))
+def cases(draw: st.DrawFn, timed: bool | None = None, arrivals: Arrivals = Arrivals.NONE) -> Case:
+    flow, recipe = draw(flows(timed, arrivals))
     rng = Random(draw(st.integers(0, 2**32)))
     plan = random_plan(flow, rng)
     changes = [random_plan(flow, rng) for _ in range(draw(st.integers(0, 3)))]
@@ -118,14 +128,14 @@ def cases(draw: st.DrawFn, timed: bool | None = None) -> Case:
 
 
 @st.composite
-def flows(draw: st.DrawFn, timed: bool | None) -> tuple[Flow, list[str]]:
+def flows(draw: st.DrawFn, timed: bool | None, arrivals: Arrivals) -> tuple[Flow, list[str]]:
     timed = draw(st.booleans()) if timed is None else timed
     order = draw(st.sampled_from(["total", "total", "total", "key"]))
     flow = Flow("law", buckets=draw(st.sampled_from([1, 4, 16])), order=order)
     recipe: list[str] = [order]
     one_clock = timed and draw(st.booleans())
     raw = [
-        _source(draw, flow, f"source{number}", timed, recipe)
+        _source(draw, flow, f"source{number}", timed, recipe, arrivals)
         for number in range(draw(st.sampled_from([1, 2, 2, 3])))
     ]
     if one_clock:
@@ -144,7 +154,9 @@ def flows(draw: st.DrawFn, timed: bool | None) -> tuple[Flow, list[str]]:
     return flow, recipe
 
 
-def _source(draw: st.DrawFn, flow: Flow, name: str, timed: bool, recipe: list[str]) -> Stream:
+def _source(
+    draw: st.DrawFn, flow: Flow, name: str, timed: bool, recipe: list[str], arrivals: Arrivals
+) -> Stream:
     size = draw(st.integers(0, 24))
     rows = draw(st.lists(_row(), min_size=size, max_size=size))
     time = 0
@@ -157,7 +169,13 @@ def _source(draw: st.DrawFn, flow: Flow, name: str, timed: bool, recipe: list[st
     source: Any = memory(rows, SCHEMA, heartbeats=beats)
     if beats is None and draw(st.booleans()):
         source = Parted(rows, draw(st.integers(1, 9)))
-    recipe.append(f"{name}: {len(rows)} rows, heartbeats {beats}")
+    parts = 0
+    if beats is None and arrivals is not Arrivals.NONE:
+        parts = draw(st.sampled_from([0, 1, 2, 3]))
+    if parts:
+        shares = {f"part{number}": rows[number::parts] for number in range(parts)}
+        source = Arriving(shares, SCHEMA, announced=arrivals is Arrivals.SOME)
+    recipe.append(f"{name}: {len(rows)} rows, heartbeats {beats}, {parts} parts that come")
     return flow.source(name, source)
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
+from anabranch.io.offsets import Run
+from anabranch.runtime.dispenser import Dispenser
+from anabranch.runtime.messages import Finished
 from anabranch.testing.compare import difference
 from anabranch.testing.sequential import run_sequential
 from tests.engines.local.changing import run_changing
-from tests.law.flows import Case, cases
+from tests.law.flows import Arrivals, Case, cases
 from tests.sampling import SOAK, in_soak, sampled
 
 SHARDS = 2
@@ -18,10 +24,33 @@ CASES = in_soak(120, share=2)
 
 
 def holds(case: Case, workers: int) -> None:
-    expected = run_sequential(case.flow)
-    got, engine = run_changing(case.flow, [case.plan, *case.changes], case.seed, workers)
+    with recorded_interleavings() as interleavings:
+        got, engine = run_changing(case.flow, [case.plan, *case.changes], case.seed, workers)
+    expected = run_sequential(
+        case.flow,
+        interleavings={
+            name: interleavings.get(name, [])
+            for name, source in case.flow.sources().items()
+            if source.interleaved
+        },
+    )
     found = difference(case.flow, expected, got)
     assert found is None, f"{case}\n{found}\n{engine.reconfigurations()}"
+
+
+@contextmanager
+def recorded_interleavings() -> Iterator[dict[str, list[Run]]]:
+    """By source, the runs of rows that dispensers record."""
+    found: dict[str, list[Run]] = {}
+    finished = Dispenser.finished
+
+    def noting(self: Dispenser, report: Finished, now_s: float) -> None:
+        known = len(self.runs)
+        finished(self, report, now_s)
+        found.setdefault(self.name, []).extend(self.runs[known:])
+
+    with patch.object(Dispenser, "finished", noting):
+        yield found
 
 
 @sampled
@@ -41,7 +70,7 @@ def law(number: int | None, examples: int, workers: int) -> Any:
         report_multiple_bugs=False,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    @given(case=cases())
+    @given(case=cases(arrivals=Arrivals.UNANNOUNCED))
     def property_(case: Case) -> None:
         holds(case, workers)
 
