@@ -6,6 +6,7 @@ Everything is drawn from hypothesis, so that a failing flow shrinks to a small o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from random import Random
 from typing import Any
@@ -110,6 +111,11 @@ class Case:
         )
 
 
+IDLE_AFTER = [None, timedelta(seconds=3), timedelta(seconds=30)]
+"""Where a run counts its steps or batches as seconds."""
+SOON_IDLE_AFTER = [None, timedelta(milliseconds=2), timedelta(milliseconds=20)]
+
+
 class Arrivals(Enum):
     """Whether sources are drawn whose parts come while they are read."""
 
@@ -169,14 +175,16 @@ def _source(
     source: Any = memory(rows, SCHEMA, heartbeats=beats)
     if beats is None and draw(st.booleans()):
         source = Parted(rows, draw(st.integers(1, 9)))
-    parts = 0
+    parts, idle_after = 0, None
     if beats is None and arrivals is not Arrivals.NONE:
         parts = draw(st.sampled_from([0, 1, 2, 3]))
     if parts:
         shares = {f"part{number}": rows[number::parts] for number in range(parts)}
         source = Arriving(shares, SCHEMA, announced=arrivals is Arrivals.SOME)
-    recipe.append(f"{name}: {len(rows)} rows, heartbeats {beats}, {parts} parts that come")
-    return flow.source(name, source)
+        times = IDLE_AFTER if arrivals is Arrivals.SOME else SOON_IDLE_AFTER
+        idle_after = draw(st.sampled_from(times))
+    recipe.append(f"{name}: {len(rows)} rows, heartbeats {beats}, {parts} parts, {idle_after}")
+    return flow.source(name, source, idle_after=idle_after)
 
 
 def _early_steps(draw: st.DrawFn, sources: list[Stream], recipe: list[str]) -> Stream:
@@ -198,8 +206,9 @@ def _early_steps(draw: st.DrawFn, sources: list[Stream], recipe: list[str]) -> S
 def _clocked(draw: st.DrawFn, name: str, stream: Stream, recipe: list[str]) -> Stream:
     """Event time from here on; a step with state may stand right behind the clock."""
     lateness = draw(st.sampled_from([0, 0, 1, 3, 6]))
-    recipe.append(f"{name}.time: lateness {lateness}")
-    timed = stream.timed(f"{name}.time", "ts", lateness=lateness)
+    ahead = draw(st.sampled_from([None, None, 4, 9]))
+    recipe.append(f"{name}.time: lateness {lateness}, ahead {ahead}")
+    timed = stream.timed(f"{name}.time", "ts", lateness=lateness, ahead=ahead)
     if draw(st.booleans()):
         timed.late.sink(f"{name}.late", collect())
     if draw(st.integers(0, 3)) == 0:

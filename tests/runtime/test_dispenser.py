@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from anabranch.io.offsets import SourceOffsets
 from anabranch.io.reader import numbered, place
-from anabranch.io.source import Extent, WrappedSource
+from anabranch.io.source import Extent, IdleAfter, WrappedSource
 from anabranch.io.stamped_source import stamped
 from anabranch.planning.plan import SourcePlan
 from anabranch.runtime.dispenser import LINGER_S, LOOK_S, MOST_AHEAD, NAP_S, QUEUED, Dispenser
 from anabranch.runtime.messages import Claim, Finished, Promise, Survey, Surveyed, UnitId
-from anabranch.state.positions import FIRST, end
+from anabranch.state.positions import FIRST, IDLE, JOINED, LAST, end
 from tests.runtime.parts import Part, Parts, Reading
 
 FIRST_READER, SECOND_READER = UnitId("rows", 0), UnitId("rows", 1)
@@ -51,7 +51,7 @@ class Reversed(WrappedSource):
 
 def claims(given_: list[Any]) -> list[tuple[int, int, int, int]]:
     """Reader, part, first row and the row after the last of each claim."""
-    found = [message for message in given_ if isinstance(message, Claim)]
+    found = [each for each in given_ if isinstance(each, Claim) and each.passed is None]
     return [(claim.reader.replica, int(claim.part), claim.start, claim.stop) for claim in found]
 
 
@@ -315,7 +315,8 @@ def test_parts_side_by_side_are_read_in_the_order_of_the_record(reading: Reading
 def test_every_part_gets_its_turn():
     reading = Reading(Parts(*[Part(20, **UNKNOWN)] * 3, interleaved=True), readers=1)
     reading.settle()
-    assert [run.part for run in sorted(reading.dispenser.runs)] == ["0", "1", "2"] * 5
+    parts = [run.part for run in sorted(reading.dispenser.runs) if run.rows]
+    assert parts == ["0", "1", "2"] * 5
 
 
 def test_two_readers_read_two_parts_at_the_same_time():
@@ -325,8 +326,49 @@ def test_two_readers_read_two_parts_at_the_same_time():
 
 def test_numbers_are_given_in_the_order_of_claims():
     dispenser = dispenser_of(Parts(9, 9, interleaved=True), readers=2)
-    first, second = (each for each in dispenser.give(0.0) if isinstance(each, Claim))
-    assert (first.first, second.first, second.free) == (0, 4, numbered(0, 8))
+    given_ = [each for each in dispenser.give(0.0) if isinstance(each, Claim)]
+    assert [(each.first, each.passed) for each in given_] == [
+        (0, JOINED),
+        (1, JOINED),
+        (2, None),
+        (6, None),
+    ]
+    assert given_[-1].free == numbered(0, 10)
+
+
+def notices(reading: Reading) -> list[tuple[str, int]]:
+    """What clocks get to know, in order."""
+    return [(run.part, run.passed) for run in sorted(reading.dispenser.runs) if not run.rows]
+
+
+def test_clocks_know_of_every_part_before_its_rows_and_when_it_has_ended():
+    reading = Reading(Parts(3, 1, interleaved=True))
+    reading.settle()
+    assert notices(reading)[:2] == [("0", JOINED), ("1", JOINED)]
+    assert sorted(notices(reading)[2:]) == [("0", LAST), ("1", LAST)]
+
+
+def test_a_part_without_rows_for_long_is_idle_once():
+    source = Parts(Part(2, growing=True), Part(1, growing=True), interleaved=True)
+    reading = Reading(IdleAfter(source, 5.0))
+    for _ in range(40):
+        reading.now_s += 0.5
+        source.all[0].rows += 1
+        reading.settle()
+    assert notices(reading) == [("0", JOINED), ("1", JOINED), ("1", IDLE)]
+
+
+def test_what_clocks_have_to_know_is_not_lost_with_a_dispenser():
+    reading = Reading(Parts(1, Part(9, **SEALED), interleaved=True), batch_rows=2)
+    reading.settle_until(lambda: reading.dispenser._notices)
+    while not reading.dispenser.at_rest:
+        reading.one_thing(lambda possible: possible[0])
+    rest = Reading(reading.source)
+    rest.dispenser.restore(reading.dispenser.offsets())
+    rest.settle()
+    assert sorted(notices(reading) + notices(rest)) == sorted(
+        [("0", JOINED), ("1", JOINED), ("0", LAST), ("1", LAST)]
+    )
 
 
 def test_a_part_that_is_found_later_is_read():

@@ -8,15 +8,17 @@ the flow that is repeated from the record gives the same results, under any plan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from anabranch.columns.schemas import without_dictionaries
 from anabranch.errors import SourceError
 from anabranch.io.offsets import Run, SourceOffsets
-from anabranch.io.reader import last_word, number_of_parts, numbered, placed
+from anabranch.io.reader import last_word, mark_before, numbered, placed
 from anabranch.io.source import Source
-from anabranch.state.positions import FIRST, Jumbo, Root, end
+from anabranch.state.positions import FIRST, IDLE, JOINED, LAST, Jumbo, Root, end
 
 
 @dataclass(frozen=True)
@@ -42,19 +44,48 @@ def names_of(source: Source, offsets: SourceOffsets) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*offsets.names, *source.parts())))
 
 
-def take_arrived(source: Source, offsets: SourceOffsets, budget: int, readers: int) -> Arrived:
+def take_arrived(
+    source: Source,
+    offsets: SourceOffsets,
+    budget: int,
+    readers: int,
+    idle: Collection[int] = (),
+) -> Arrived:
     """Choose about `budget` of the rows that have come, and share them out among readers.
 
-    Every part gets the same share of the budget; what one does not need is for the others.
+    Every part gets the same share of the budget; what one does not need is for the others. Notices
+    to clocks come first where parts are new, and last where they have ended or are idle.
+
+    Args:
+        source: The source.
+        offsets: Where it stands.
+        budget: How many rows to take.
+        readers: How many readers there are.
+        idle: The parts for which clocks need not wait any more.
 
     Example:
         >>> from anabranch.io import memory
         >>> source = memory([{"x": x} for x in range(10)])
-        >>> found = take_arrived(source, SourceOffsets(), budget=6, readers=2)
-        >>> found.runs, found.after.open
-        ([[Run(first=0, part='memory', start=0, rows=6)], []], {0: 6})
+        >>> new = SourceOffsets(names=("memory",), unopened=1, open={0: 2}, ordinal=3)
+        >>> found = take_arrived(source, new, budget=6, readers=2)
+        >>> found.runs
+        [[Run(first=3, number=0, part='memory', start=2, rows=6, passed=0)], []]
+        >>> found.after.open, found.after.ordinal
+        ({0: 8}, 9)
     """
     names = names_of(source, offsets)
+    runs: list[list[Run]] = [[] for _ in range(readers)]
+    ordinal = offsets.ordinal
+
+    def notify(part: int, passed: int) -> None:
+        nonlocal ordinal
+        runs[0].append(Run(ordinal, part, names[part], 0, 0, passed))
+        ordinal += 1
+
+    for part, passed in offsets.notices:
+        notify(part, passed)
+    for part in range(len(offsets.names), len(names)):
+        notify(part, JOINED)
     next_rows = {**offsets.open, **dict.fromkeys(range(offsets.unopened, len(names)), 0)}
     ends: dict[int, int] = {}
     waiting: dict[int, int] = {}
@@ -70,17 +101,21 @@ def take_arrived(source: Source, offsets: SourceOffsets, budget: int, readers: i
         waiting[part] = max(0, known.rows - row)
         if known.exact:
             ends[part] = known.rows
-    runs: list[list[Run]] = [[] for _ in range(readers)]
-    loads, ordinal, left = [0] * readers, offsets.ordinal, budget
+    loads, left = [0] * readers, budget
     for others, part in enumerate(sorted(waiting, key=lambda each: (-waiting[each], each))[::-1]):
         rows = min(waiting[part], -(-left // (len(waiting) - others)))
         if rows:
             reader = loads.index(min(loads))
-            runs[reader].append(Run(ordinal, names[part], next_rows[part], rows))
+            runs[reader].append(Run(ordinal, part, names[part], next_rows[part], rows))
             loads[reader] += rows
             next_rows[part] += rows
             ordinal, left = ordinal + rows, left - rows
     unfinished = {part: row for part, row in next_rows.items() if row < ends.get(part, row + 1)}
+    for part in next_rows:
+        if part not in unfinished:
+            notify(part, LAST)
+        elif part in idle and not waiting[part]:
+            notify(part, IDLE)
     after = replace(
         offsets,
         open=unfinished,
@@ -88,10 +123,58 @@ def take_arrived(source: Source, offsets: SourceOffsets, budget: int, readers: i
         rows=offsets.rows + budget - left,
         over=bool(names) and not unfinished,
         names=names,
+        notices=(),
         ordinal=ordinal,
         runs=tuple(sorted(run for each in runs for run in each)),
     )
     return Arrived(runs, after)
+
+
+class Silences:
+    """Notes how long parts have had no rows, and which of them count as idle.
+
+    Args:
+        after_s: After how long a part is idle; None: never.
+
+    Example:
+        >>> silences = Silences(after_s=5.0)
+        >>> silences.note(0, rows=0, now_s=1.0)
+        >>> silences.due(now_s=4.0), silences.due(now_s=6.0), silences.due(now_s=7.0)
+        ([], [0], [])
+    """
+
+    def __init__(self, after_s: float | None) -> None:
+        self._after_s = after_s
+        self._since_s: dict[int, float] = {}
+        self._idle: set[int] = set()
+
+    def note(self, part: int, rows: int, now_s: float) -> None:
+        """Note how many rows a part had when it was asked."""
+        if rows:
+            self._since_s.pop(part, None)
+            self._idle.discard(part)
+        else:
+            self._since_s.setdefault(part, now_s)
+
+    def forget(self, part: int) -> None:
+        """A part has ended."""
+        self._since_s.pop(part, None)
+
+    def due(self, now_s: float) -> list[int]:
+        """Return the parts that have become idle since the last time."""
+        if self._after_s is None:
+            return []
+        since = self._since_s.items()
+        due = [p for p, at in since if p not in self._idle and now_s - at >= self._after_s]
+        self._idle.update(due)
+        return due
+
+    def wake_s(self) -> list[float]:
+        """When parts become idle if no rows come."""
+        if self._after_s is None:
+            return []
+        since = self._since_s.items()
+        return [at + self._after_s for part, at in since if part not in self._idle]
 
 
 class RunReader:
@@ -105,7 +188,8 @@ class RunReader:
     Example:
         >>> from anabranch.io import memory
         >>> source = memory([{"x": 1}, {"x": 2}, {"x": 3}])
-        >>> reader = RunReader(source, 0, [Run(4, "memory", 2, 1), Run(0, "memory", 0, 2)])
+        >>> runs = [Run(4, 0, "memory", 2, 1), Run(0, 0, "memory", 0, 2)]
+        >>> reader = RunReader(source, 0, runs)
         >>> [(jumbo.batch["x"].to_pylist(), frontier.seq) for jumbo, frontier in reader.read(8)]
         [([1, 2], 2), ([3], 5)]
     """
@@ -118,6 +202,8 @@ class RunReader:
     def read(self, rows: int) -> Iterator[tuple[Jumbo, Root]]:
         """Jumbo tuples of at most `rows` tuples, and how far the reader has come with each."""
         for run in self._runs:
+            if not run.rows:
+                yield notice(self._schema, self._rank, run.first, run.passed, run.number)
             at, stop = run.start, run.start + run.rows
             while at < stop:
                 chunk = self._source.read(run.part, at, min(rows, stop - at))
@@ -129,7 +215,8 @@ class RunReader:
                         "keep the rows that a run may have to read again",
                     )
                 self.waited_ms = chunk.waited_ms
-                jumbo = placed(chunk, self._schema, self._rank, run.first + at - run.start)
+                first = run.first + at - run.start
+                jumbo = placed(chunk, self._schema, self._rank, first, run.number)
                 at += len(jumbo)
                 yield jumbo, numbered(self._rank, run.first + at - run.start)
 
@@ -137,4 +224,9 @@ class RunReader:
         """What there is to say when the source has come so far, or is over."""
         if not over:
             return None, numbered(self._rank, after.ordinal)
-        return last_word(self._schema, self._rank, number_of_parts(self._source)), end(FIRST)
+        return last_word(self._schema, self._rank, parts=None), end(FIRST)
+
+
+def notice(schema: pa.Schema, rank: int, seq: int, passed: int, part: int) -> tuple[Jumbo, Root]:
+    """Return what says something about a part to clocks, and how far the reader comes with it."""
+    return Jumbo.empty(schema, 0, (mark_before(rank, seq, passed, part),)), numbered(rank, seq + 1)

@@ -23,19 +23,23 @@ class Cursor:
 
 
 class Run(NamedTuple):
-    """Rows of one part of an interleaved source that were read together.
+    """Rows of one part of an interleaved source that were read together, or a notice to clocks.
 
     Attributes:
-        first: The sequence number of the first of them in the stream.
+        first: The sequence number of the first row in the stream, or of the notice.
+        number: The number of the part.
         part: The name of the part.
         start: The first row in the part.
-        rows: How many there are.
+        rows: How many rows there are; none of a notice.
+        passed: What a notice says: that the part has joined, is idle, or has ended; see `Mark`.
     """
 
     first: int
+    number: int
     part: str
     start: int
     rows: int
+    passed: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class SourceOffsets:
         names: Of an interleaved source, the parts in the order in which they were found.
         ordinal: Of an interleaved source, the number of the next row.
         runs: Of an interleaved source, the order of the rows since the version before.
+        notices: Of an interleaved source, what clocks have to know of parts next; see `Mark`.
     """
 
     open: Mapping[int, int] = field(default_factory=dict)
@@ -61,6 +66,7 @@ class SourceOffsets:
     names: tuple[str, ...] = ()
     ordinal: int = 0
     runs: tuple[Run, ...] = ()
+    notices: tuple[tuple[int, int], ...] = ()
 
     @property
     def cursor(self) -> Cursor:

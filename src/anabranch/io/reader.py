@@ -12,7 +12,16 @@ import pyarrow as pa
 
 from anabranch.columns.schemas import without_dictionaries
 from anabranch.io.source import Chunk, Source
-from anabranch.state.positions import FIRST, LAST, Jumbo, Mark, Positions, Root, end
+from anabranch.state.positions import (
+    EVERY_PART,
+    FIRST,
+    LAST,
+    Jumbo,
+    Mark,
+    Positions,
+    Root,
+    end,
+)
 
 PART_SHIFT = 40
 MOST_PARTS = 1 << 21
@@ -91,27 +100,35 @@ def part_and_row(seq: int) -> tuple[int, int]:
     return divmod(seq, 1 << PART_SHIFT)
 
 
-def placed(chunk: Chunk, schema: pa.Schema, rank: int, first: int) -> Jumbo:
-    """Return rows as a jumbo tuple, numbered from `first` on; a heartbeat becomes a mark."""
+def placed(chunk: Chunk, schema: pa.Schema, rank: int, first: int, part: int = 0) -> Jumbo:
+    """Return rows as a jumbo tuple, numbered from `first` on; a heartbeat becomes a mark.
+
+    `part` is the number of the part of an interleaved source.
+    """
     batch = chunk.batch if chunk.batch.schema.equals(schema) else chunk.batch.cast(schema)
     behind = first + batch.num_rows
     seq = np.arange(first, behind, dtype=np.int64)
     marks: tuple[Mark, ...] = ()
     if chunk.passed is not None:
-        marks = (_mark(rank, behind, chunk.passed),)
-    return Jumbo(batch, Positions.of_source(rank, seq), marks)
+        marks = (mark_before(rank, behind, chunk.passed, part),)
+    return Jumbo(batch, Positions.of_source(rank, seq, part), marks)
 
 
-def number_of_parts(source: Source) -> int:
-    """Return a number that no part of a source has, nor any row of an interleaved one."""
-    return MOST_PARTS if source.interleaved else len(source.parts())
+def last_word(schema: pa.Schema, rank: int, parts: int | None) -> Jumbo:
+    """What a source says at its end: the mark lets clocks stop waiting for it.
+
+    Args:
+        schema: Its columns.
+        rank: Its number.
+        parts: How many parts it has; None of an interleaved one.
+    """
+    if parts is None:
+        mark = mark_before(rank, sequence_number(MOST_PARTS, 0), LAST, EVERY_PART)
+    else:
+        mark = mark_before(rank, sequence_number(parts, 0), LAST)
+    return Jumbo.empty(schema, 0, (mark,))
 
 
-def last_word(schema: pa.Schema, rank: int, parts: int) -> Jumbo:
-    """What a source says at its end: the mark lets clocks stop waiting for it."""
-    return Jumbo.empty(schema, 0, (_mark(rank, sequence_number(parts, 0), LAST),))
-
-
-def _mark(rank: int, seq: int, passed: int) -> Mark:
-    # Right before the tuple that would come next: behind all that was read, before the rest.
-    return Mark(numbered(rank, seq)._replace(sub=-1), passed)
+def mark_before(rank: int, seq: int, passed: int, part: int = 0) -> Mark:
+    """Return a mark right before the row with a number: behind all that was read before it."""
+    return Mark(numbered(rank, seq)._replace(sub=-1), passed, part)

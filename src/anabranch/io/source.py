@@ -141,6 +141,11 @@ class Source(Protocol):
         return not (self.bounded or self.pushed) and len(self.parts()) > 1
 
     @property
+    def idle_after_s(self) -> float | None:
+        """How long a part may have no rows until event time goes on without it; None: for ever."""
+        return None
+
+    @property
     def one_reader(self) -> bool:
         """Whether one reader at a time must read all parts."""
         return False
@@ -248,6 +253,10 @@ class WrappedSource(Source):
         return self._source.interleaved
 
     @property
+    def idle_after_s(self) -> float | None:
+        return self._source.idle_after_s
+
+    @property
     def one_reader(self) -> bool:
         return self._source.one_reader
 
@@ -267,6 +276,30 @@ class WrappedSource(Source):
 
     def extent(self, part: str) -> Extent:
         return self._source.extent(part)
+
+
+class IdleAfter(WrappedSource):
+    """A source whose parts do not hold event time up once they have had no rows for some time.
+
+    When a part counts as idle depends on a clock, so it is recorded like the order of the rows: the
+    source is interleaved even if it has one part.
+
+    Args:
+        source: What it wraps.
+        seconds: The time.
+    """
+
+    def __init__(self, source: Source, seconds: float) -> None:
+        super().__init__(source)
+        self.seconds = seconds
+
+    @property
+    def interleaved(self) -> bool:
+        return True
+
+    @property
+    def idle_after_s(self) -> float:
+        return self.seconds
 
 
 class _WrappedArrivals(Arrivals):

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from anabranch.io.interleaving import Silences
 from anabranch.io.offsets import Run, SourceOffsets
 from anabranch.io.reader import numbered, sequence_number
 from anabranch.io.source import Extent, Source, unread
@@ -29,7 +30,7 @@ from anabranch.runtime.messages import (
     UnitId,
 )
 from anabranch.runtime.pace import Pace
-from anabranch.state.positions import FIRST, START, Root, end
+from anabranch.state.positions import FIRST, IDLE, JOINED, LAST, START, Root, end
 
 MOST_PARTS = 1000
 """Of more parts the backlog is not computed: it would take longer than it is worth."""
@@ -68,6 +69,8 @@ class Dispenser:
     ) -> None:
         self.name, self._source, self._rank, self._limit = name, source, rank, limit
         self._claim_rows = claim_rows
+        self._notices: list[tuple[int, int]] = []  # what clocks have to know: part, and what
+        self._silences = Silences(source.idle_after_s)
         self._parts: list[str] = []
         self._numbers: dict[str, int] = {}
         self._add_parts(source.parts())
@@ -156,8 +159,13 @@ class Dispenser:
         offsets = SourceOffsets(dict(self._next), self._unopened, self._given, self.over, stamp)
         if not self._source.interleaved:
             return offsets
-        names, runs = tuple(self._parts), tuple(self.runs)
-        return replace(offsets, names=names, ordinal=self._ordinal, runs=runs)
+        return replace(
+            offsets,
+            names=tuple(self._parts),
+            ordinal=self._ordinal,
+            runs=tuple(self.runs),
+            notices=tuple(self._notices),
+        )
 
     def note_saved(self, offsets: SourceOffsets) -> None:
         """A version with these offsets is safe."""
@@ -169,6 +177,7 @@ class Dispenser:
         if self._source.interleaved:
             self._parts, self._numbers, self._ordinal = [], {}, offsets.ordinal
             self._add_parts(offsets.names)
+            self._notices = list(offsets.notices)
             self._add_parts(self._source.parts())
         self._next, self._unopened = dict(offsets.open), offsets.unopened
         self._given = self._before = self._saved = offsets.rows
@@ -239,9 +248,12 @@ class Dispenser:
         claim = self._claims[report.reader].pop(0)
         part = self._numbers[claim.part]
         stop = claim.start + report.rows
+        if self._source.interleaved and (report.rows or claim.passed is not None):
+            run = Run(claim.first, part, claim.part, claim.start, report.rows, claim.passed or 0)
+            self.runs.append(run)
+        if claim.passed is not None:
+            return
         self._given -= claim.stop - stop
-        if self._source.interleaved and report.rows:
-            self.runs.append(Run(claim.first, claim.part, claim.start, report.rows))
         if report.part_over:
             self._next.pop(part, None)
             self._owner.pop(part, None)
@@ -249,6 +261,12 @@ class Dispenser:
         elif stop < claim.stop:
             self._next[part] = stop  # nobody has claimed what follows: see `_part_for`
             self._not_before[part] = now_s + NAP_S
+        if self._source.interleaved:
+            if part in self._next:
+                self._silences.note(part, report.rows, now_s)
+            else:
+                self._silences.forget(part)
+                self._notices.append((part, LAST))
         if report.waited_ms is not None:
             self.lag_ms = report.waited_ms
         arrivals = self._source.arrivals
@@ -286,6 +304,7 @@ class Dispenser:
         if self._should_look(now_s):
             self._looks, self._look_s = True, now_s + LOOK_S
             given.append(Survey(self._epoch, self._readers[0], (), look=True))
+        given += self._give_notices(now_s)
         while (claim := self._next_claim(now_s, given)) is not None:
             given.append(claim)
         for reader in self._readers:
@@ -304,6 +323,7 @@ class Dispenser:
         waits = [when for part, when in self._not_before.items() if part in self._next]
         if self._source.interleaved:
             waits.append(self._look_s)
+        waits += self._silences.wake_s()
         return min((when for when in waits if when > now_s), default=None)
 
     @property
@@ -312,6 +332,46 @@ class Dispenser:
         if self._source.interleaved and not self._parts:
             return True
         return self._pace.is_set or any(part in self._next for part in self._not_before)
+
+    def _give_notices(self, now_s: float) -> list[Claim | Promise | Survey]:
+        """Let clocks know of parts that have come or ended, or have had no rows for long."""
+        if self._stopped or self._closed or self._limit_reached():
+            return []
+        notices, self._notices = self._notices, []
+        notices += [(part, IDLE) for part in self._silences.due(now_s)]
+        return [self._notice(part, passed) for part, passed in notices]
+
+    def _notice(self, part: int, passed: int) -> Claim:
+        """A claim without rows, for the reader that has least to do."""
+        reader = min(self._readers, key=lambda each: len(self._claims[each]))
+        first, self._ordinal = self._ordinal, self._ordinal + 1
+        free = numbered(self._rank, self._ordinal)
+        claim = Claim(
+            self._epoch,
+            reader,
+            self._number,
+            self._parts[part],
+            0,
+            0,
+            first,
+            free,
+            lane=part,
+            passed=passed,
+        )
+        self._began(claim)
+        return claim
+
+    def _began(self, claim: Claim) -> None:
+        """Note that a claim is under way."""
+        self._promised[claim.reader] = max(self._promised[claim.reader], claim.free)
+        self._claims[claim.reader].append(claim)
+        self._flying[claim.number] = 1
+        self._number += 1
+
+    def _taken(self) -> set[int]:
+        """The parts of which a reader has a claim."""
+        claims = [claim for each in self._claims.values() for claim in each]
+        return {self._numbers[claim.part] for claim in claims if claim.passed is None}
 
     def _should_look(self, now_s: float) -> bool:
         """Return whether to ask an interleaved source for further parts."""
@@ -325,6 +385,8 @@ class Dispenser:
         for name in names:
             if name not in self._numbers:
                 self._numbers[name] = len(self._parts)
+                if self._source.interleaved:
+                    self._notices.append((len(self._parts), JOINED))
                 self._parts.append(name)
 
     def _next_claim(self, now_s: float, given: list[Claim | Promise | Survey]) -> Claim | None:
@@ -382,11 +444,9 @@ class Dispenser:
             self._free_for(reader, rows),
             due_s,
             record,
+            part if self._source.interleaved else 0,
         )
-        self._promised[reader] = max(self._promised[reader], claim.free)
-        self._claims[reader].append(claim)
-        self._flying[self._number] = 1
-        self._number += 1
+        self._began(claim)
         return claim
 
     def _free_for(self, reader: UnitId, claiming: int = 0) -> Root:
@@ -403,12 +463,13 @@ class Dispenser:
             if self._unopened < len(self._parts):
                 rows.append(sequence_number(self._unopened, 0))
             if self._source.interleaved:
-                rows = [] if self._all_read() else [self._ordinal]
+                under_way = claiming or any(self._claims.values())
+                rows = [self._ordinal] if under_way or not self._all_read() else []
         return numbered(self._rank, min(rows)) if rows else end(FIRST)
 
     def _part_for(self, reader: UnitId, now_s: float) -> int | None:
         """The part that a reader goes on with: a shared one, its own, or the next new one."""
-        taken = {self._numbers[c.part] for claims in self._claims.values() for c in claims}
+        taken = self._taken()
         if self._source.interleaved:
             return self._part_in_turn(reader, now_s, taken)
         first = min([*taken, *self._next], default=self._unopened)
@@ -460,8 +521,10 @@ class Dispenser:
 
     def _all_read(self) -> bool:
         """Whether every part was read to its end, or is being read to it."""
-        if self._source.interleaved and not (self._parts and self._looked and not self._looks):
-            return False  # there may be further parts
+        if self._source.interleaved:
+            sure = self._parts and self._looked and not (self._looks or self._notices)
+            if not sure:  # there may be further parts
+                return False
         return self._unopened >= len(self._parts) and not self._next
 
     def _claimed(self) -> int:

@@ -129,6 +129,8 @@ class Claim(NamedTuple):
         start: The first row.
         stop: The row after the last.
         first: The sequence number of the first row.
+        lane: Of an interleaved source, the number of the part.
+        passed: Where there are no rows to read, a notice to clocks about the part; see `Mark`.
         free: No row that the reader gets later, except the rest of this claim, is before it.
         due_s: When the first row was due; None where the source has no pace.
         record: The arrival times of the rows, where the source stamps them.
@@ -144,6 +146,8 @@ class Claim(NamedTuple):
     free: Root
     due_s: float | None = None
     record: Record | None = None
+    lane: int = 0
+    passed: int | None = None
 
 
 class Promise(NamedTuple):

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable
 
 from anabranch.columns.schemas import without_dictionaries
-from anabranch.io.reader import last_word, number_of_parts, numbered, placed
+from anabranch.io.interleaving import notice
+from anabranch.io.reader import last_word, numbered, placed
 from anabranch.io.source import Source
 from anabranch.runtime.messages import Chunk, Claim, Finished, Promise, Survey, Surveyed, UnitId
 from anabranch.runtime.outlet import Outlet
@@ -92,6 +93,9 @@ class SourceUnit:
         self, acknowledge: Acknowledge, now_s: Callable[[], float], watch: Watch | None
     ) -> None:
         claim = self._claims[0]
+        if claim.passed is not None:
+            self._notify(claim, acknowledge)
+            return
         chunks = frozenset({Chunk(self.id.region, claim.number)})
         began_s = now_s() if claim.due_s is None else claim.due_s
         source = self._source
@@ -102,7 +106,8 @@ class SourceUnit:
         chunk = source.read(claim.part, self._at, claim.stop - self._at)
         jumbo = None
         if chunk is not None and (chunk.batch.num_rows or chunk.passed is not None):
-            jumbo = placed(chunk, self._schema, self._rank, _sequence_number(claim, self._at))
+            first = _sequence_number(claim, self._at)
+            jumbo = placed(chunk, self._schema, self._rank, first, claim.lane)
             self._at += len(jumbo)
         if watch is not None:
             watch.read(jumbo)
@@ -114,13 +119,25 @@ class SourceUnit:
         rows = self._at - claim.start
         if dry and not source.interleaved:  # whose further rows get further numbers
             self._dry[claim.part] = _sequence_number(claim, self._at)
-        self._claims.popleft()
-        self._at = self._claims[0].start if self._claims else 0
+        self._next_claim()
         self._send(jumbo, began_s, chunks)
         for done in chunks:
             acknowledge(done, -1)
         waited_ms = None if chunk is None else chunk.waited_ms
         self._report(Finished(self.id, claim.number, rows, over, waited_ms))
+
+    def _notify(self, claim: Claim, acknowledge: Acknowledge) -> None:
+        """Tell clocks something about a part."""
+        assert claim.passed is not None
+        self._next_claim()
+        jumbo, _ = notice(self._schema, self._rank, claim.first, claim.passed, claim.lane)
+        self._send(jumbo, None, frozenset())
+        acknowledge(Chunk(self.id.region, claim.number), -1)
+        self._report(Finished(self.id, claim.number, 0, False))
+
+    def _next_claim(self) -> None:
+        self._claims.popleft()
+        self._at = self._claims[0].start if self._claims else 0
 
     def _promise(self) -> Root:
         """No row that this reader reads from now on is before it."""
@@ -138,7 +155,7 @@ class SourceUnit:
             if jumbo is not None:
                 self._outlet.send([jumbo], [self._sent], born_s, chunks)
             # The mark tells clocks that the source is over.
-            parts = number_of_parts(self._source)
+            parts = None if self._source.interleaved else len(self._source.parts())
             jumbo, chunks = last_word(self._schema, self._rank, parts), frozenset()
         self._sent = promise
         self._outlet.send([jumbo], [promise], born_s, chunks)

@@ -93,7 +93,7 @@ class InProcess:
     ) -> None:
         self._flow, self._directory, self._rng = flow, directory, Random(seed)
         self._kills, self._trouble = kills, trouble
-        self._attempt = 0
+        self._attempt, self._elapsed_s = 0, 0.0
         self._runs: dict[int, dict[str, tuple[Run, ...]]] = {}  # by version
         self._cache = uuid4().hex
         self.events: list[str] = []
@@ -131,7 +131,9 @@ class InProcess:
                 wishes.pop(0)
             done = None
             while done is None:
-                done = batches.next(number, self._resized(wishes[0]), plan, 0.0, self._job)
+                self._elapsed_s += 1.0
+                resized = self._resized(wishes[0])
+                done = batches.next(number, resized, plan, self._elapsed_s, self._job)
             plan = done.plan
             self.events.append(f"batch {number}: {done.read}")
         raise AssertionError(f"no end after {MOST_BATCHES} batches: {self.events[-5:]}")

@@ -12,7 +12,7 @@ from typing import Any
 from anabranch.engines.spark.task_inputs import Program
 from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import EngineError
-from anabranch.io.interleaving import Arrived, names_of, take_arrived
+from anabranch.io.interleaving import Arrived, Silences, names_of, take_arrived
 from anabranch.io.offsets import Cursor, Run, SourceOffsets
 from anabranch.io.source import Record, Source, unread
 from anabranch.io.splits import Slice, take
@@ -61,6 +61,7 @@ class Intake:
             )
         self._offsets = {name: SourceOffsets() for name in self._sources}
         self._read_before: dict[str, int] = dict.fromkeys(self._sources, 0)
+        self._silences = {n: Silences(each.idle_after_s) for n, each in self._sources.items()}
         self.dry = False  # whether Spark has nothing more of the streaming DataFrames
 
     @property
@@ -192,9 +193,12 @@ class Intake:
                 budget = 1  # nothing will ever be due any more: look for the end
         if source.interleaved:
             budget = budget if left is None else min(budget, left)
-            arrived = take_arrived(source, offsets, budget, readers)
+            silences = self._silences[name]
+            arrived = take_arrived(source, offsets, budget, readers, silences.due(elapsed_s))
+            for part, row in arrived.after.open.items():
+                silences.note(part, row - offsets.open.get(part, 0), elapsed_s)
             over = arrived.after.over or (left is not None and arrived.rows >= left)
-            nothing = not (arrived.rows or over)
+            nothing = not (any(arrived.runs) or over)
             return None if nothing else Share([[] for _ in range(readers)], over, arrived=arrived)
         if budget <= 0 or _nothing_came(source, offsets.cursor):
             return None
