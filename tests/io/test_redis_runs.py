@@ -346,9 +346,10 @@ def rows_by_key(rows: list[dict[str, Any]]) -> dict[int, list[int]]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_several_streams_are_read_side_by_side_and_each_in_its_order(
-    redis_server, stream, engine, request, tmp_path
+    redis_server, engine, request, tmp_path
 ):
     """Of two streams from the start and a third that comes while the run is stopped."""
+    stream = f"several-{engine}"
     source = ab.redis_stream(redis_server.url, f"{stream}:*", COLUMNS)
     flow = flow_of(source, ab.parquet(tmp_path / "out"))
     plan = plan_of(flow, 40).with_source("rows", replicas=2)

@@ -44,6 +44,12 @@ def source_of(server: RedisServer, stream: str, **options: Any) -> Any:
     return redis_stream(server.url, stream, options.pop("schema", NUMBER), **options)
 
 
+def client_of(source: Any) -> Any:
+    """The client of its only stream."""
+    (part,) = source.parts()
+    return source._stream(part)._client
+
+
 def read(source: Any, start: int, rows: int) -> list[int] | None:
     (part,) = source.parts()
     chunk = source.read(part, start, rows)
@@ -105,13 +111,14 @@ def test_a_reader_that_may_not_write_finds_rows_too(redis_server, stream):
 def fetches_of(source: Any) -> list[int]:
     """How many entries are asked for, each time, from now on."""
     asked: list[int] = []
-    fetch = source._client.fetch
+    client = client_of(source)
+    fetch = client.fetch
 
     def counted(since: bytes, most: int) -> Any:
         asked.append(most)
         return fetch(since, most)
 
-    source._client.fetch = counted
+    client.fetch = counted
     return asked
 
 
@@ -325,7 +332,7 @@ def test_a_server_that_comes_back_is_read_on_from(redis_server, stream):
         if len(waits) == 2:
             redis_server.start()
 
-    source._client._sleep = restart
+    client_of(source)._sleep = restart
     assert read(source, 5, 5) == list(range(5, 10))
     assert len(waits) == 2
 
@@ -333,7 +340,7 @@ def test_a_server_that_comes_back_is_read_on_from(redis_server, stream):
 def test_a_wrong_password_is_not_tried_again(redis_server, stream):
     url = redis_server.url.replace("//", "//nobody:knows@")
     source = redis_stream(url, stream, NUMBER)
-    source._client._sleep = lambda seconds: pytest.fail("tried again")
+    client_of(source)._sleep = lambda seconds: pytest.fail("tried again")
     with pytest.raises(SourceError, match="put user and password into the URL"):
         read(source, 0, 1)
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
 import pyarrow as pa
 
 from anabranch.io import memory
+from anabranch.io.offsets import Run
 from anabranch.io.source import Chunk, Extent, Source
 
 _numbers = count()
 _asked: defaultdict[int, Counter[str]] = defaultdict(Counter)
 """By source, how often each part was asked for: copies of a source share what has come."""
+
+
+def let_come(source: Source, runs: Iterable[Run]) -> None:
+    """Let the rows come that other processes have read."""
+    for run in runs:
+        for _ in range(run.rows):
+            source.extent(run.part)
 
 
 class Arriving(Source):

@@ -178,7 +178,7 @@ def test_a_question_is_answered_before_anything_is_read():
     reader.unit.run(reader.note, lambda: 0.0)
     (answer,) = reader.reports
     assert isinstance(answer, Surveyed)
-    assert {part: extent.rows for part, extent in answer.extents.items()} == {0: 4, 1: None}
+    assert {part: extent.rows for part, extent in answer.extents.items()} == {"0": 4, "1": None}
 
 
 def test_deliveries_of_a_claim_are_counted_until_it_is_finished():

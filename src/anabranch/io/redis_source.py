@@ -27,7 +27,7 @@ FETCH_ROWS = 2_000
 CHUNK_BYTES = 1 << 26
 """A chunk ends early past this size."""
 
-GLOB = frozenset("*?[")
+GLOB = frozenset("*?")
 """Characters of a pattern of keys."""
 
 REMEMBERED = 16
@@ -55,8 +55,8 @@ def redis_stream(
     Args:
         url: Where the server is, like `redis://localhost:6379/0`.
         stream: The key of the stream, which need not exist yet; or several keys; or a pattern with
-            `*`, `?` or `[…]`, for all streams whose keys match it. New ones are found while the run
-            goes on.
+            `*` or `?`, for all streams whose keys match it. New ones are found while the run goes
+            on.
         schema: The columns, as an Arrow schema or as text.
         format: `fields`: each column is a field of the entry, as text, and null where it is
             missing. `json`: one field holds a JSON object. An entry that does not fit is an error;

@@ -16,6 +16,7 @@ from anabranch.runtime.messages import Finished
 from anabranch.testing.compare import difference
 from anabranch.testing.sequential import run_sequential
 from tests.engines.local.changing import run_changing
+from tests.law.arriving import let_come
 from tests.law.flows import Arrivals, Case, cases
 from tests.sampling import SOAK, in_soak, sampled
 
@@ -24,16 +25,13 @@ CASES = in_soak(120, share=2)
 
 
 def holds(case: Case, workers: int) -> None:
-    with recorded_interleavings() as interleavings:
+    with recorded_interleavings() as recorded:
         got, engine = run_changing(case.flow, [case.plan, *case.changes], case.seed, workers)
-    expected = run_sequential(
-        case.flow,
-        interleavings={
-            name: interleavings.get(name, [])
-            for name, source in case.flow.sources().items()
-            if source.interleaved
-        },
-    )
+    sources = {n: each for n, each in case.flow.sources().items() if each.interleaved}
+    interleavings = {name: recorded.get(name, []) for name in sources}
+    for name, source in sources.items():
+        let_come(source, interleavings[name])
+    expected = run_sequential(case.flow, interleavings=interleavings)
     found = difference(case.flow, expected, got)
     assert found is None, f"{case}\n{found}\n{engine.reconfigurations()}"
 
