@@ -72,7 +72,7 @@ class SinkBody:
         return SinkKernel(context)
 
 
-def _idle_after(step: str, source: Source, time: timedelta) -> Source:
+def _idle_after(step: str, source: Source, time: object) -> Source:
     require_source(step, source)
     if not isinstance(time, timedelta) or time <= timedelta(0):
         raise BuildError(
@@ -291,8 +291,9 @@ class Flow:
             require_source(name, source)
             old = self.sources()[name]
             schema = old.schema
-            idles = isinstance(old, IdleAfter) and not source.bounded
-            replaced[name] = old.around(source) if idles else source
+            if isinstance(old, IdleAfter) and not source.bounded:
+                source = old.around(source)
+            replaced[name] = source
             if not source.schema.equals(schema):
                 raise SchemaError(
                     name,

@@ -398,9 +398,9 @@ class TimedKernel(Kernel):
         if passed.get(source) != reached:
             passed[source] = reached
             self._store.touch(0, "passed")
-        bound = np.maximum(before[:-1], self._joined().get(source, FIRST))
-        behind = own < bound
-        self._note_behind(bound[behind] - own[behind] + self._lateness)
+        least = np.maximum(before[:-1], self._joined().get(source, FIRST))
+        behind = own < least
+        self._note_behind(least[behind] - own[behind] + self._lateness)
         return believed & ~behind
 
 
