@@ -18,7 +18,7 @@ from anabranch.errors import BuildError, SchemaError, Subject, chosen
 from anabranch.events import Shape, StepShape, StreamShape
 from anabranch.graph import Graph, Output, Resolved, Role, StreamType
 from anabranch.io.sink import Sink, require_sink
-from anabranch.io.source import Source, require_source
+from anabranch.io.source import IdleAfter, Source, require_source
 from anabranch.operators.base import Kernel, KernelContext, Operator, Outputs, whole_of
 from anabranch.state.positions import Jumbo, Root
 
@@ -51,13 +51,6 @@ class SourceBody:
                 "an unordered one",
                 "name an order column, or build the flow with order='key'",
             )
-        if not self.source.bounded and len(self.source.parts()) > 1:
-            raise BuildError(
-                step,
-                "an endless source of one part, or bounded parts",
-                f"{len(self.source.parts())} endless parts",
-                "make each part a source and unite them",
-            )
         return (StreamType(without_dictionaries(self.source.schema)),)
 
 
@@ -77,6 +70,22 @@ class SinkBody:
     def kernel(self, context: KernelContext) -> Kernel:
         """Hands on what came; whoever runs it writes."""
         return SinkKernel(context)
+
+
+def _idle_after(step: str, source: Source, time: object) -> Source:
+    require_source(step, source)
+    if not isinstance(time, timedelta) or time <= timedelta(0):
+        raise BuildError(
+            step, "idle_after, a time such as timedelta(seconds=5)", repr(time), "pass a timedelta"
+        )
+    if source.bounded or source.pushed:
+        raise BuildError(
+            step,
+            "idle_after for a source that waits for rows",
+            "one that is read to its end" if source.bounded else "one whose rows an engine brings",
+            "leave idle_after out",
+        )
+    return IdleAfter(source, time.total_seconds())
 
 
 def require_operator(step: str, operator: object) -> None:
@@ -130,11 +139,16 @@ class Flow:
         time: str | None = None,
         lateness: int | timedelta = 0,
         ahead: int | timedelta | None = None,
+        idle_after: timedelta | None = None,
     ) -> Stream:
         """Read from a source; `time` names the column that orders its tuples from here on.
 
         Tuples more than `lateness` behind the greatest time seen before them, or more than `ahead`
         beyond it, leave by `.late`. See `Stream.timed`.
+
+        Event time waits for the slowest source and, where several parts are read side by side, for
+        the slowest part. Those of this source that have had no rows for `idle_after` are not waited
+        for until they have rows again; these are late if event time has passed them meanwhile.
         """
         if time is None and (lateness or ahead is not None):
             raise BuildError(
@@ -143,6 +157,8 @@ class Flow:
                 f"lateness={lateness!r} and ahead={ahead!r} without it",
                 "name the column: time='at'",
             )
+        if idle_after is not None:
+            source = _idle_after(name, source, idle_after)
         self.graph.add(name, Role.SOURCE, SourceBody(source, self.order))
         stream = Stream(self, Output(name))
         if time is None:
@@ -270,9 +286,14 @@ class Flow:
     def reading(self, sources: Mapping[str, Source]) -> Flow:
         """The same flow with other sources of the same columns: for tests and replays."""
         self._require_steps(Role.SOURCE, sources)
+        replaced: dict[str, Source] = {}
         for name, source in sources.items():
             require_source(name, source)
-            schema = self.sources()[name].schema
+            old = self.sources()[name]
+            schema = old.schema
+            if isinstance(old, IdleAfter) and not source.bounded:
+                source = old.around(source)
+            replaced[name] = source
             if not source.schema.equals(schema):
                 raise SchemaError(
                     name,
@@ -280,7 +301,7 @@ class Flow:
                     f"{source.schema.names}",
                     "give a source of the same schema",
                 )
-        return self._with({name: SourceBody(s, self.order) for name, s in sources.items()})
+        return self._with({name: SourceBody(s, self.order) for name, s in replaced.items()})
 
     def writing(self, sinks: Mapping[str, Sink]) -> Flow:
         """The same flow with other sinks: results go elsewhere, plans stay valid.

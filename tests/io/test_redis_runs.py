@@ -334,3 +334,55 @@ def test_a_rate_above_capacity_is_answered_by_recalibration_and_the_backlog_drai
     sent = replay.outcome().rows
     assert sink.table()["n"].to_pylist() == list(range(sent))
     assert watcher.backlog() == 0
+
+
+def rows_by_key(rows: list[dict[str, Any]]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for row in rows:
+        assert row["before"] == len(found.setdefault(row["key"], []))
+        found[row["key"]].append(row["n"])
+    return found
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_several_streams_are_read_side_by_side_and_each_in_its_order(
+    redis_server, engine, request, tmp_path
+):
+    """Of two streams from the start and a third that comes while the run is stopped."""
+    stream = f"several-{engine}"
+    source = ab.redis_stream(redis_server.url, f"{stream}:*", COLUMNS)
+    flow = flow_of(source, ab.parquet(tmp_path / "out"))
+    plan = plan_of(flow, 40).with_source("rows", replicas=2)
+    options = options_of(engine, request) | {"checkpoint": tmp_path / "checkpoint"}
+    add(redis_server, f"{stream}:b", 0, 120)
+    add(redis_server, f"{stream}:c", 1_000, 1_050)
+    first = ab.start(flow, plan=plan, **options)
+    assert first.process_all_available()
+    first.stop()
+    before = read_back(tmp_path / "out").to_pylist()
+    add(redis_server, f"{stream}:a", 2_000, 2_070, end=True)
+    add(redis_server, f"{stream}:b", 120, 200, end=True)
+    add(redis_server, f"{stream}:c", 1_050, 1_060, end=True)
+    again = ab.run(flow, plan=plan, **options)
+    rows = read_back(tmp_path / "out").to_pylist()
+    assert (len(before), again.rows_in, again.ended) == (170, 160, True)
+    assert rows[: len(before)] == before
+    numbers = [n for found in rows_by_key(rows).values() for n in found]
+    assert sorted(numbers) == [*range(200), *range(1_000, 1_060), *range(2_000, 2_070)]
+    for found in rows_by_key(rows).values():
+        for part in (0, 1, 2):
+            mine = [n for n in found if n // 1_000 == part]
+            assert mine == sorted(mine)
+
+
+def test_a_stream_that_comes_while_a_run_goes_on_is_read(redis_server, stream):
+    sink = ab.collect()
+    flow = flow_of(ab.redis_stream(redis_server.url, f"{stream}:*", COLUMNS), sink)
+    add(redis_server, f"{stream}:a", 0, 30)
+    handle = ab.start(flow, engine="local", plan=plan_of(flow, 40))
+    assert handle.process_all_available()
+    add(redis_server, f"{stream}:b", 30, 70, end=True)
+    wait_until(lambda: sink.table().num_rows == 70)
+    add(redis_server, f"{stream}:a", 70, 80, end=True)
+    assert handle.await_termination(60)
+    assert sorted(row["n"] for row in sink.table().to_pylist()) == list(range(80))

@@ -44,6 +44,12 @@ def source_of(server: RedisServer, stream: str, **options: Any) -> Any:
     return redis_stream(server.url, stream, options.pop("schema", NUMBER), **options)
 
 
+def client_of(source: Any) -> Any:
+    """The client of its only stream."""
+    (part,) = source.parts()
+    return source._stream(part)._client
+
+
 def read(source: Any, start: int, rows: int) -> list[int] | None:
     (part,) = source.parts()
     chunk = source.read(part, start, rows)
@@ -105,13 +111,14 @@ def test_a_reader_that_may_not_write_finds_rows_too(redis_server, stream):
 def fetches_of(source: Any) -> list[int]:
     """How many entries are asked for, each time, from now on."""
     asked: list[int] = []
-    fetch = source._client.fetch
+    client = client_of(source)
+    fetch = client.fetch
 
     def counted(since: bytes, most: int) -> Any:
         asked.append(most)
         return fetch(since, most)
 
-    source._client.fetch = counted
+    client.fetch = counted
     return asked
 
 
@@ -325,7 +332,7 @@ def test_a_server_that_comes_back_is_read_on_from(redis_server, stream):
         if len(waits) == 2:
             redis_server.start()
 
-    source._client._sleep = restart
+    client_of(source)._sleep = restart
     assert read(source, 5, 5) == list(range(5, 10))
     assert len(waits) == 2
 
@@ -333,7 +340,7 @@ def test_a_server_that_comes_back_is_read_on_from(redis_server, stream):
 def test_a_wrong_password_is_not_tried_again(redis_server, stream):
     url = redis_server.url.replace("//", "//nobody:knows@")
     source = redis_stream(url, stream, NUMBER)
-    source._client._sleep = lambda seconds: pytest.fail("tried again")
+    client_of(source)._sleep = lambda seconds: pytest.fail("tried again")
     with pytest.raises(SourceError, match="put user and password into the URL"):
         read(source, 0, 1)
 
@@ -362,3 +369,41 @@ def test_what_cannot_be_read_is_refused_before_anybody_connects(options, expecte
 def test_a_wrong_url_is_named():
     with pytest.raises(AnabranchError, match="redis://host"):
         redis_stream("http://nowhere", "s", NUMBER).read("s", 0, 1)
+
+
+# --- several streams --------------------------------------------------------------------------
+
+
+def test_each_stream_is_a_part(redis_server, stream):
+    add(redis_server, f"{stream}:a", range(5))
+    add(redis_server, f"{stream}:b", range(10, 13), end=True)
+    source = redis_stream(redis_server.url, [f"{stream}:a", f"{stream}:b"], NUMBER)
+    first, second = source.parts()
+    assert source.read(first, 1, 3).batch["n"].to_pylist() == [1, 2, 3]
+    assert source.read(second, 0, 9).batch["n"].to_pylist() == [10, 11, 12]
+    assert (source.extent(first), source.extent(second)) == (
+        Extent(5, growing=True),
+        Extent(3, exact=True),
+    )
+
+
+def test_a_pattern_finds_streams_and_nothing_else(redis_server, stream):
+    source = redis_stream(redis_server.url, f"{stream}:*", NUMBER)
+    assert (source.parts(), source.interleaved) == ((), True)
+    redis_server.client.set(f"{stream}:text", "no stream")
+    add(redis_server, f"{stream}:b", range(2000, 2010))  # with landmarks beside it
+    add(redis_server, f"{stream}:a", range(1))
+    source.read(f"{stream}:b", 0, 10)
+    assert source.parts() == (f"{stream}:a", f"{stream}:b")
+
+
+def test_a_server_that_is_gone_while_streams_are_searched_is_named():
+    source = redis_stream("redis://127.0.0.1:1/0?socket_timeout=0.1", "web:*", NUMBER)
+    with pytest.raises(SourceError, match=r"redis_stream 'web:\*' at 127.0.0.1:1"):
+        source.parts()
+
+
+@pytest.mark.parametrize("streams", [[], ["a", "a"]])
+def test_streams_are_named_and_each_once(streams):
+    with pytest.raises(SourceError, match="name each once"):
+        redis_stream("redis://localhost:6379/0", streams, NUMBER)

@@ -6,6 +6,8 @@ Everything is drawn from hypothesis, so that a failing flow shrinks to a small o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
 from random import Random
 from typing import Any
 
@@ -21,6 +23,7 @@ from anabranch.operators.tuple_style.schedule import Schedule
 from anabranch.planning.plan import Plan
 from anabranch.testing.random_plans import random_plan
 from tests.law import operators as ops
+from tests.law.arriving import Arriving
 from tests.law.builtins import (
     ONE_PORT_BUILTINS,
     PAIR_BUILTINS,
@@ -108,9 +111,22 @@ class Case:
         )
 
 
+IDLE_AFTER = [None, timedelta(seconds=3), timedelta(seconds=30)]
+"""Where a run counts its steps or batches as seconds."""
+SOON_IDLE_AFTER = [None, timedelta(milliseconds=2), timedelta(milliseconds=20)]
+
+
+class Arrivals(Enum):
+    """Whether sources are drawn whose parts come while they are read."""
+
+    NONE = "none"
+    SOME = "some"
+    UNANNOUNCED = "some that do not say when all of their rows have come"
+
+
 @st.composite
-def cases(draw: st.DrawFn, timed: bool | None = None) -> Case:
-    flow, recipe = draw(flows(timed))
+def cases(draw: st.DrawFn, timed: bool | None = None, arrivals: Arrivals = Arrivals.NONE) -> Case:
+    flow, recipe = draw(flows(timed, arrivals))
     rng = Random(draw(st.integers(0, 2**32)))
     plan = random_plan(flow, rng)
     changes = [random_plan(flow, rng) for _ in range(draw(st.integers(0, 3)))]
@@ -118,14 +134,14 @@ def cases(draw: st.DrawFn, timed: bool | None = None) -> Case:
 
 
 @st.composite
-def flows(draw: st.DrawFn, timed: bool | None) -> tuple[Flow, list[str]]:
+def flows(draw: st.DrawFn, timed: bool | None, arrivals: Arrivals) -> tuple[Flow, list[str]]:
     timed = draw(st.booleans()) if timed is None else timed
     order = draw(st.sampled_from(["total", "total", "total", "key"]))
     flow = Flow("law", buckets=draw(st.sampled_from([1, 4, 16])), order=order)
     recipe: list[str] = [order]
     one_clock = timed and draw(st.booleans())
     raw = [
-        _source(draw, flow, f"source{number}", timed, recipe)
+        _source(draw, flow, f"source{number}", timed, recipe, arrivals)
         for number in range(draw(st.sampled_from([1, 2, 2, 3])))
     ]
     if one_clock:
@@ -144,7 +160,9 @@ def flows(draw: st.DrawFn, timed: bool | None) -> tuple[Flow, list[str]]:
     return flow, recipe
 
 
-def _source(draw: st.DrawFn, flow: Flow, name: str, timed: bool, recipe: list[str]) -> Stream:
+def _source(
+    draw: st.DrawFn, flow: Flow, name: str, timed: bool, recipe: list[str], arrivals: Arrivals
+) -> Stream:
     size = draw(st.integers(0, 24))
     rows = draw(st.lists(_row(), min_size=size, max_size=size))
     time = 0
@@ -157,8 +175,16 @@ def _source(draw: st.DrawFn, flow: Flow, name: str, timed: bool, recipe: list[st
     source: Any = memory(rows, SCHEMA, heartbeats=beats)
     if beats is None and draw(st.booleans()):
         source = Parted(rows, draw(st.integers(1, 9)))
-    recipe.append(f"{name}: {len(rows)} rows, heartbeats {beats}")
-    return flow.source(name, source)
+    parts, idle_after = 0, None
+    if beats is None and arrivals is not Arrivals.NONE:
+        parts = draw(st.sampled_from([0, 1, 2, 3]))
+    if parts:
+        shares = {f"part{number}": rows[number::parts] for number in range(parts)}
+        source = Arriving(shares, SCHEMA, announced=arrivals is Arrivals.SOME)
+        times = IDLE_AFTER if arrivals is Arrivals.SOME else SOON_IDLE_AFTER
+        idle_after = draw(st.sampled_from(times))
+    recipe.append(f"{name}: {len(rows)} rows, heartbeats {beats}, {parts} parts, {idle_after}")
+    return flow.source(name, source, idle_after=idle_after)
 
 
 def _early_steps(draw: st.DrawFn, sources: list[Stream], recipe: list[str]) -> Stream:
@@ -180,8 +206,9 @@ def _early_steps(draw: st.DrawFn, sources: list[Stream], recipe: list[str]) -> S
 def _clocked(draw: st.DrawFn, name: str, stream: Stream, recipe: list[str]) -> Stream:
     """Event time from here on; a step with state may stand right behind the clock."""
     lateness = draw(st.sampled_from([0, 0, 1, 3, 6]))
-    recipe.append(f"{name}.time: lateness {lateness}")
-    timed = stream.timed(f"{name}.time", "ts", lateness=lateness)
+    ahead = draw(st.sampled_from([None, None, 4, 9]))
+    recipe.append(f"{name}.time: lateness {lateness}, ahead {ahead}")
+    timed = stream.timed(f"{name}.time", "ts", lateness=lateness, ahead=ahead)
     if draw(st.booleans()):
         timed.late.sink(f"{name}.late", collect())
     if draw(st.integers(0, 3)) == 0:

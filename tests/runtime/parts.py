@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from anabranch.flow import Flow
 from anabranch.io import collect
-from anabranch.io.reader import place
+from anabranch.io.reader import numbered
 from anabranch.io.source import Chunk, Extent, Source
 from anabranch.planning.plan import Plan, SourcePlan
 from anabranch.runtime.dispenser import Dispenser
@@ -60,15 +60,24 @@ class Parts(Source):
         parts: The parts; a number stands for a part of so many rows that is easy to share.
         per_s: Rows that become due in a second; None where all are due at once.
         most: Rows of a chunk at most.
+        interleaved: Whether parts are read side by side.
     """
 
     schema, order = SCHEMA, "part and row"
 
     def __init__(
-        self, *parts: Part | int, per_s: float | None = None, most: int | None = None
+        self,
+        *parts: Part | int,
+        per_s: float | None = None,
+        most: int | None = None,
+        interleaved: bool = False,
     ) -> None:
         self.all = [Part(part) if isinstance(part, int) else part for part in parts]
-        self.per_s, self.most = per_s, most
+        self.per_s, self.most, self._interleaved = per_s, most, interleaved
+
+    @property
+    def interleaved(self) -> bool:
+        return self._interleaved
 
     @property
     def bounded(self) -> bool:
@@ -135,6 +144,7 @@ class Reading:
         self.to_dispenser: deque[Finished | Surveyed] = deque()
         self.deliveries: list[Delivery] = []
         self.rows: list[Row] = []
+        self.numbered: list[tuple[int, Row]] = []
         self._change: dict[int, int] = {}
         self.epoch = -1
         self.begin(SourcePlan("rows", readers, in_flight_limit, batch_rows))
@@ -165,9 +175,12 @@ class Reading:
         if message.jumbo is not None:
             columns = (message.jumbo.batch.column(name).to_pylist() for name in SCHEMA.names)
             rows = list(zip(*columns, strict=True))
-            early = [row for row in rows if place(0, *row) < self.promised[reader]]
+            times = message.jumbo.positions.columns[0].tolist()
+            placed = zip(times, rows, strict=True)
+            early = [row for seq, row in placed if numbered(0, seq) < self.promised[reader]]
             assert not early, f"{early} came after a promise of {self.promised[reader]}"
             self.rows += rows
+            self.numbered += zip(times, rows, strict=True)
             for chunk in message.chunks:
                 self._note(chunk, -1)  # whoever gets it is done with it at once
         self.promised[reader] = max(self.promised[reader], message.frontier)
@@ -219,6 +232,11 @@ class Reading:
             return bool(self.give())
         choose([*possible, self.give])()
         return True
+
+    def settle_until(self, holds: Callable[[], Any]) -> None:
+        """Let things happen in turn until something holds."""
+        while not holds():
+            assert self.one_thing(lambda possible: possible[0]), "nothing more happens"
 
     def settle(self) -> None:
         """Let things happen in turn until nothing more does."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.io.reader import place
+from anabranch.io.reader import place, sequence_number
 from anabranch.io.stamped_source import stamped
 from anabranch.planning.plan import Plan
 from anabranch.runtime.layout import Layout, Topology
@@ -47,8 +47,9 @@ class Alone:
         self.changes.append((chunk, change))
 
     def claim(self, part: int, start: int, stop: int, free: Any, **more: Any) -> None:
-        number = more.pop("number", 0)
-        self.unit.receive(Claim(0, READER, number, part, start, stop, free, **more))
+        number, first = more.pop("number", 0), sequence_number(part, start)
+        claim = Claim(0, READER, number, str(part), start, stop, first, free, **more)
+        self.unit.receive(claim)
 
     def run(self) -> Delivery:
         """Let it do one thing; the last delivery of that."""
@@ -173,11 +174,11 @@ def test_rows_that_came_after_a_part_ran_dry_are_read_where_it_went_on():
 def test_a_question_is_answered_before_anything_is_read():
     reader = Alone(Parts(4, Part(5, exact=False)))
     reader.claim(0, 0, 4, place(0, 1, 0))
-    reader.unit.receive(Survey(0, READER, (0, 1)))
+    reader.unit.receive(Survey(0, READER, ("0", "1")))
     reader.unit.run(reader.note, lambda: 0.0)
     (answer,) = reader.reports
     assert isinstance(answer, Surveyed)
-    assert {part: extent.rows for part, extent in answer.extents.items()} == {0: 4, 1: None}
+    assert {part: extent.rows for part, extent in answer.extents.items()} == {"0": 4, "1": None}
 
 
 def test_deliveries_of_a_claim_are_counted_until_it_is_finished():
@@ -216,7 +217,7 @@ def test_a_claim_that_was_given_out_too_early_promises_nothing_of_a_dry_part():
     reader = Alone(Parts(Part(5, growing=True)))
     reader.claim(0, 3, 13, place(0, 0, 13))
     reader.run()
-    reader.unit.receive(Claim(0, READER, 1, 1, 0, 4, place(0, 0, 13)))  # of another part
+    reader.claim(1, 0, 4, place(0, 0, 13), number=1)  # of another part
     assert reader.unit._promise() == place(0, 0, 5)
 
 

@@ -49,7 +49,7 @@ def pack(jumbo: Jumbo) -> tuple[dict[str, Any], pa.Buffer]:
     header = {
         "positions": shapes,
         "rows": len(jumbo),
-        "marks": [[*m.root, m.passed] for m in jumbo.marks],
+        "marks": [[*m.root, *m[1:]] for m in jumbo.marks],
     }
     return header, to_ipc(pa.RecordBatch.from_arrays(columns, names=names))
 
@@ -65,7 +65,7 @@ def unpack(header: dict[str, Any], payload: pa.Buffer, schema: pa.Schema) -> Jum
             columns[value] if how == "same" else _restored(how, value, kept, header["rows"])
         )
     data = pa.RecordBatch.from_arrays(batch.columns[:width], schema=schema)
-    marks = tuple(Mark(Root(*m[:4]), m[4]) for m in header["marks"])
+    marks = tuple(Mark(Root(*m[:4]), *m[4:]) for m in header["marks"])
     return Jumbo(data, Positions(tuple(columns)), marks)
 
 

@@ -24,7 +24,8 @@ def skipped_row(flow: Flow, skipped: SkippedAt | None) -> SkippedRow | None:
         return SkippedRow("", "", 0, skipped.why, skipped.text)
     name, source = sources[skipped.rank]
     number, row = part_and_row(skipped.seq)
-    parts = () if source.pushed else source.parts()  # rows that an engine brings have no numbers
+    # Rows that an engine brings have no numbers, and those of an interleaved source others.
+    parts = () if source.pushed or source.interleaved else source.parts()
     if number not in range(len(parts)):
         return SkippedRow(name, "", 0, skipped.why, skipped.text)
     return SkippedRow(name, parts[number], row + 1, skipped.why, skipped.text)

@@ -1,14 +1,15 @@
 """Offsets: how far a source was read, as checkpoints record it, whichever engine read it.
 
 Parts are opened in order. Readers may work on several at once, so a part can be open while an
-earlier one is not done; every part before the first unopened one is open or done.
+earlier one is not done; every part before the first unopened one is open or done. The parts of an
+interleaved source come and go, so their names are recorded, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +22,26 @@ class Cursor:
     row: int = 0
 
 
+class Run(NamedTuple):
+    """Rows of one part of an interleaved source that were read together, or a notice to clocks.
+
+    Attributes:
+        first: The sequence number of the first row in the stream, or of the notice.
+        number: The number of the part.
+        part: The name of the part.
+        start: The first row in the part.
+        rows: How many rows there are; none of a notice.
+        passed: What a notice says: that the part has joined, is idle, or has ended; see `Mark`.
+    """
+
+    first: int
+    number: int
+    part: str
+    start: int
+    rows: int
+    passed: int = 0
+
+
 @dataclass(frozen=True)
 class SourceOffsets:
     """Where to read a source on.
@@ -31,6 +52,10 @@ class SourceOffsets:
         rows: How many rows were read.
         over: Whether the source has ended, at its last row or at a limit.
         stamp: The last arrival time that was given to a row, where the source has such times.
+        names: Of an interleaved source, the parts in the order in which they were found.
+        ordinal: Of an interleaved source, the number of the next row.
+        runs: Of an interleaved source, the order of the rows since the version before.
+        notices: Of an interleaved source, what clocks have to know of parts next; see `Mark`.
     """
 
     open: Mapping[int, int] = field(default_factory=dict)
@@ -38,6 +63,10 @@ class SourceOffsets:
     rows: int = 0
     over: bool = False
     stamp: int | None = None
+    names: tuple[str, ...] = ()
+    ordinal: int = 0
+    runs: tuple[Run, ...] = ()
+    notices: tuple[tuple[int, int], ...] = ()
 
     @property
     def cursor(self) -> Cursor:

@@ -1,7 +1,8 @@
 """Reads a source into jumbo tuples: stamps positions, turns heartbeats into marks, keeps offsets.
 
 A tuple's sequence number is its part and its row in the part, so that several readers can share the
-parts of a source and a restart can go on anywhere.
+parts of a source and a restart can go on anywhere. Only the tuples of an interleaved source are
+numbered as they are read (`interleaving.py`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,19 @@ import pyarrow as pa
 
 from anabranch.columns.schemas import without_dictionaries
 from anabranch.io.source import Chunk, Source
-from anabranch.state.positions import FIRST, LAST, Jumbo, Mark, Positions, Root, end
+from anabranch.state.positions import (
+    EVERY_PART,
+    FIRST,
+    LAST,
+    Jumbo,
+    Mark,
+    Positions,
+    Root,
+    end,
+)
 
 PART_SHIFT = 40
+MOST_PARTS = 1 << 21
 DONE = -1
 
 Offsets = dict[int, int]
@@ -57,7 +68,8 @@ class SourceReader:
             self.offsets[number] = DONE
             return self.read(rows) if self._current() is None else (None, self.frontier)
         self.offsets[number] = start + chunk.batch.num_rows
-        return placed(chunk, self._schema, self._rank, number, start), self.frontier
+        first = sequence_number(number, start)
+        return placed(chunk, self._schema, self._rank, first), self.frontier
 
     def _finish(self) -> tuple[Jumbo | None, Root]:
         """The end, told once."""
@@ -68,9 +80,18 @@ class SourceReader:
         return next((n for n, row in self.offsets.items() if row != DONE), None)
 
 
-def place(rank: int, number: int, row: int) -> Root:
-    """Where a row of a part stands; as a frontier: everything before it was read."""
-    seq = (number << PART_SHIFT) + row
+def sequence_number(part: int, row: int) -> int:
+    """Return the number of a row in the stream, where parts are read one after the other."""
+    return (part << PART_SHIFT) + row
+
+
+def place(rank: int, part: int, row: int) -> Root:
+    """Return where a row of a part stands; as a frontier: everything before it was read."""
+    return numbered(rank, sequence_number(part, row))
+
+
+def numbered(rank: int, seq: int) -> Root:
+    """Return where the row with a number stands."""
     return Root(seq, rank, seq, 0)
 
 
@@ -79,22 +100,35 @@ def part_and_row(seq: int) -> tuple[int, int]:
     return divmod(seq, 1 << PART_SHIFT)
 
 
-def placed(chunk: Chunk, schema: pa.Schema, rank: int, number: int, start: int) -> Jumbo:
-    """Rows of a part as a jumbo tuple; what they say about time becomes a mark."""
+def placed(chunk: Chunk, schema: pa.Schema, rank: int, first: int, part: int = 0) -> Jumbo:
+    """Return rows as a jumbo tuple, numbered from `first` on; a heartbeat becomes a mark.
+
+    `part` is the number of the part of an interleaved source.
+    """
     batch = chunk.batch if chunk.batch.schema.equals(schema) else chunk.batch.cast(schema)
-    first = (number << PART_SHIFT) + start
-    seq = np.arange(first, first + batch.num_rows, dtype=np.int64)
+    behind = first + batch.num_rows
+    seq = np.arange(first, behind, dtype=np.int64)
     marks: tuple[Mark, ...] = ()
     if chunk.passed is not None:
-        marks = (_mark(rank, number, start + batch.num_rows, chunk.passed),)
-    return Jumbo(batch, Positions.of_source(rank, seq), marks)
+        marks = (mark_before(rank, behind, chunk.passed, part),)
+    return Jumbo(batch, Positions.of_source(rank, seq, part), marks)
 
 
-def last_word(schema: pa.Schema, rank: int, parts: int) -> Jumbo:
-    """What a source says at its end: the mark lets clocks stop waiting for it."""
-    return Jumbo.empty(schema, 0, (_mark(rank, parts, 0, LAST),))
+def last_word(schema: pa.Schema, rank: int, parts: int | None) -> Jumbo:
+    """What a source says at its end: the mark lets clocks stop waiting for it.
+
+    Args:
+        schema: Its columns.
+        rank: Its number.
+        parts: How many parts it has; None of an interleaved one.
+    """
+    if parts is None:
+        mark = mark_before(rank, sequence_number(MOST_PARTS, 0), LAST, EVERY_PART)
+    else:
+        mark = mark_before(rank, sequence_number(parts, 0), LAST)
+    return Jumbo.empty(schema, 0, (mark,))
 
 
-def _mark(rank: int, number: int, row: int, passed: int) -> Mark:
-    # Right before the tuple that would come next: behind all that was read, before the rest.
-    return Mark(place(rank, number, row)._replace(sub=-1), passed)
+def mark_before(rank: int, seq: int, passed: int, part: int = 0) -> Mark:
+    """Return a mark right before the row with a number: behind all that was read before it."""
+    return Mark(numbered(rank, seq)._replace(sub=-1), passed, part)

@@ -27,6 +27,9 @@ ANSWER_S = 2.0
 GIVE_UP_S = 6.0
 """Nobody tries again after so long: a server that hangs must not keep a run from its stop."""
 
+SCAN_KEYS = 1_000
+"""Keys that the server looks at in one go when it searches for streams."""
+
 Fields = Mapping[bytes, bytes]
 Entry = tuple[bytes, Fields]
 """The id of an entry, and its fields."""
@@ -132,6 +135,15 @@ class StreamClient:
             if isinstance(entries, Exception):
                 raise entries
             return Fetched(entries, standing, seconds * 1000 + micros / 1000)
+
+        return self._patiently(ask)
+
+    def streams_like(self, pattern: str) -> tuple[str, ...]:
+        """The keys of all streams that match a pattern, sorted."""
+
+        def ask(redis: Any) -> tuple[str, ...]:
+            found = redis.scan_iter(match=pattern, count=SCAN_KEYS, _type="stream")
+            return tuple(sorted({key.decode() for key in found}))
 
         return self._patiently(ask)
 

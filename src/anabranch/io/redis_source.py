@@ -1,8 +1,8 @@
-"""A Redis stream as a source: rows come when somebody adds them, and can be read again.
+"""Redis streams as a source: rows come when somebody adds them, and can be read again.
 
-Row n is the n-th entry that was ever added. Redis counts them, so what is trimmed at the old end
-shifts no number; deleting entries between others would, and is refused. Landmarks
-lead to a row.
+Each stream is a part. Row n is the n-th entry that was ever added to it. Redis counts them, so what
+is trimmed at the old end shifts no number; deleting entries between others would, and is refused.
+Landmarks lead to a row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anabranch.columns.schemas import SchemaLike
 from anabranch.columns.schemas import schema as as_schema
 from anabranch.errors import SourceError, Subject, nearest
 from anabranch.io.redis_client import END, Entry, Fetched, StreamClient, StreamInfo, numbers_of
-from anabranch.io.redis_rows import FIELD, FORMATS, BadEntry, codec_of
+from anabranch.io.redis_rows import FIELD, FORMATS, BadEntry, Codec, codec_of
 from anabranch.io.source import Chunk, Extent, Source
 
 FETCH_ROWS = 2_000
@@ -27,6 +27,9 @@ FETCH_ROWS = 2_000
 CHUNK_BYTES = 1 << 26
 """A chunk ends early past this size."""
 
+GLOB = frozenset("*?")
+"""Characters of a pattern of keys."""
+
 REMEMBERED = 16
 EARLIEST_MS = 10**12
 """Ids before 2001 are not times of arrival, but numbers that somebody has chosen."""
@@ -34,25 +37,26 @@ EARLIEST_MS = 10**12
 
 def redis_stream(
     url: str,
-    stream: str,
+    stream: str | Sequence[str],
     schema: SchemaLike,
     format: str = "fields",
     field: str = FIELD,
     first_row: int = 0,
 ) -> RedisStreamSource:
-    """Read a stream of a Redis server (7 or newer), from its first entry on.
+    """Read streams of a Redis server (7 or newer), each from its first entry on.
 
-    The stream has no end until somebody adds one: an entry with a field `anabranch:end`. Keep
+    A stream has no end until somebody adds one: an entry with a field `anabranch:end`. Keep
     entries that a run may have to read again: those behind its last checkpoint.
 
-    It has one reader. To work on several streams, let who writes them write into one, or run a flow
-    for each. Sources that are united or joined have one order, by number of row or by event time:
-    rows of a stream that is ahead wait until the slowest has passed them, for ever if nothing
-    comes there.
+    One stream has one reader. Several are read side by side, and their rows are ordered as they are
+    read; that order is recorded, so that a run which goes on from a checkpoint keeps it. The source
+    ends when all its streams have ended.
 
     Args:
         url: Where the server is, like `redis://localhost:6379/0`.
-        stream: The key of the stream; it need not exist yet.
+        stream: The key of the stream, which need not exist yet; or several keys; or a pattern with
+            `*` or `?`, for all streams whose keys match it. New ones are found while the run goes
+            on.
         schema: The columns, as an Arrow schema or as text.
         format: `fields`: each column is a field of the entry, as text, and null where it is
             missing. `json`: one field holds a JSON object. An entry that does not fit is an error;
@@ -60,12 +64,15 @@ def redis_stream(
             `parse_json(…, on_error=…)`.
         field: For `json`, which field.
         first_row: The entry to begin with, counted from 0 by the server; for streams whose first
-            entries are not kept any more.
+            entries are not kept any more. Several streams begin with the same one.
 
     Example:
         >>> lines = redis_stream("redis://localhost:6379/0", "lines", "line: string")
         >>> lines.schema.names, lines.bounded, lines.parts()
         (['line'], False, ('lines',))
+        >>> both = redis_stream("redis://localhost:6379/0", ["web", "app"], "line: string")
+        >>> both.parts(), both.interleaved
+        (('web', 'app'), True)
     """
     return RedisStreamSource(url, stream, schema, format, field, first_row)
 
@@ -73,13 +80,29 @@ def redis_stream(
 class RedisStreamSource(Source):
     """See `redis_stream`."""
 
+    order = "entry of the stream"
+    bounded = False
+
     def __init__(
-        self, url: str, stream: str, schema: SchemaLike, format: str, field: str, first_row: int
+        self,
+        url: str,
+        stream: str | Sequence[str],
+        schema: SchemaLike,
+        format: str,
+        field: str,
+        first_row: int,
     ) -> None:
         """Remember what to read; nobody connects before it is needed."""
-        self._client = StreamClient(url, stream)
+        self._url = url
+        self._keys = (stream,) if isinstance(stream, str) else tuple(stream)
+        self._pattern = stream if isinstance(stream, str) and GLOB.intersection(stream) else None
+        self._client = StreamClient(url, ", ".join(self._keys))
         self._schema = as_schema(schema, Subject("source", "redis_stream"))
         self._first_row = first_row
+        if not self._keys or len(set(self._keys)) < len(self._keys):
+            raise self._client.error(
+                "one stream or several different ones", str(list(self._keys)), "name each once"
+            )
         if not self._schema.names:
             raise self._client.error("columns to read", "none", "pass schema='name: type, …'")
         if format not in FORMATS:
@@ -89,42 +112,65 @@ class RedisStreamSource(Source):
         if first_row < 0:
             raise self._client.error("first_row of 0 or more", str(first_row), "pass another one")
         self._codec = codec_of(format, self._schema, field)
-        self._landmarks = Landmarks(self._client)
-        self._before: dict[int, bytes] = {}  # by row, the id of the entry before it
+        self._streams: dict[str, _Stream] = {}
 
     def __repr__(self) -> str:
         """The description that errors use."""
         return repr(self._client)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but what was remembered of the stream."""
-        return {**self.__dict__, "_before": {}}
+        """Everything but what was remembered of the streams."""
+        return {**self.__dict__, "_streams": {}}
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns given."""
         return self._schema
 
     @property
-    def bounded(self) -> bool:
-        """Nobody knows whether it will end."""
-        return False
+    def interleaved(self) -> bool:
+        return self._pattern is not None or len(self._keys) > 1
 
     @property
     def one_reader(self) -> bool:
-        """A stream is read from one entry to the next."""
-        return True
-
-    @property
-    def order(self) -> str:
-        """Entries are ordered by their ids."""
-        return "entry of the stream"
+        return not self.interleaved  # a stream is read from one entry to the next
 
     def parts(self) -> tuple[str, ...]:
-        """One part."""
-        return (self._client.stream,)
+        if self._pattern is None:
+            return self._keys
+        return self._client.streams_like(self._pattern)
 
     def extent(self, part: str) -> Extent:
+        return self._stream(part).extent()
+
+    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+        return self._stream(part).read(start, rows)
+
+    def _stream(self, part: str) -> _Stream:
+        if part not in self._streams:
+            client = StreamClient(self._url, part)
+            self._streams[part] = _Stream(client, self._codec, self._schema, self._first_row)
+        return self._streams[part]
+
+
+class _Stream:
+    """Reads one stream.
+
+    Args:
+        client: How to get at the server.
+        codec: Makes rows of entries.
+        schema: The columns.
+        first_row: The entry that is row 0.
+    """
+
+    def __init__(
+        self, client: StreamClient, codec: Codec, schema: pa.Schema, first_row: int
+    ) -> None:
+        self._client, self._codec, self._schema = client, codec, schema
+        self._first_row = first_row
+        self._landmarks = Landmarks(client)
+        self._before: dict[int, bytes] = {}  # by row, the id of the entry before it
+
+    def extent(self) -> Extent:
         """How many rows have come; exactly so many behind the end of the stream."""
         standing = self._client.look()
         rows = max(0, standing.behind - self._first_row)
@@ -132,7 +178,7 @@ class RedisStreamSource(Source):
             return Extent(max(0, rows - 1), exact=True)
         return Extent(rows, growing=True)
 
-    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+    def read(self, start: int, rows: int) -> Chunk | None:
         """At most `rows` rows from row `start` on, as far as they have come; None at the end."""
         batches: list[pa.RecordBatch] = []
         waited_ms: float | None = None

@@ -69,6 +69,10 @@ class Source(Protocol):
     - A *pushed* source is not read: `pushed` is true, and an engine brings its rows. It may be
       bounded or not.
 
+    The rows of a bounded source are ordered part by part. Of an *interleaved* source, several parts
+    are read at the same time, and the order in which their rows are read is the order of the
+    stream. Engines record it, so it is an input: see `anabranch.io.interleaving`.
+
     Classes inherit from the protocol. They must provide `schema`, `bounded`, `order`, `parts` and
     `read`; the other members have defaults, which claim nothing. An implementer must ensure:
 
@@ -77,7 +81,8 @@ class Source(Protocol):
       its position to make reading on cheap, never to decide what it returns. A heartbeat, too,
       stands after the same row however the part is read.
     - *Progress.* A chunk of a bounded part holds at least one row; after the last row comes None.
-    - *Stable names.* `parts` gives the same names in the same order for the life of the data.
+    - *Stable names.* `parts` gives the same names in the same order for the life of the data. Of
+      an interleaved source it returns the names of all parts that exist now, in any order.
     - *A truthful order.* `order` names what orders the rows ("file and row", "index"), or is None.
     - *Pickling.* Open files and caches stay behind; what was decided once (the file list, recorded
       arrival times) goes along.
@@ -129,6 +134,16 @@ class Source(Protocol):
     def pushed(self) -> bool:
         """Whether an engine brings the rows, and nobody calls `read`."""
         return False
+
+    @property
+    def interleaved(self) -> bool:
+        """Whether parts are read side by side, and their rows are ordered as they are read."""
+        return not (self.bounded or self.pushed) and len(self.parts()) > 1
+
+    @property
+    def idle_after_s(self) -> float | None:
+        """How long a part may have no rows until event time goes on without it; None: for ever."""
+        return None
 
     @property
     def one_reader(self) -> bool:
@@ -234,6 +249,14 @@ class WrappedSource(Source):
         return self._source.pushed
 
     @property
+    def interleaved(self) -> bool:
+        return self._source.interleaved
+
+    @property
+    def idle_after_s(self) -> float | None:
+        return self._source.idle_after_s
+
+    @property
     def one_reader(self) -> bool:
         return self._source.one_reader
 
@@ -253,6 +276,30 @@ class WrappedSource(Source):
 
     def extent(self, part: str) -> Extent:
         return self._source.extent(part)
+
+
+class IdleAfter(WrappedSource):
+    """A source whose parts do not hold event time up once they have had no rows for some time.
+
+    When a part counts as idle depends on a clock, so it is recorded like the order of the rows: the
+    source is interleaved even if it has one part.
+
+    Args:
+        source: What it wraps.
+        seconds: The time.
+    """
+
+    def __init__(self, source: Source, seconds: float) -> None:
+        super().__init__(source)
+        self.seconds = seconds
+
+    @property
+    def interleaved(self) -> bool:
+        return True
+
+    @property
+    def idle_after_s(self) -> float:
+        return self.seconds
 
 
 class _WrappedArrivals(Arrivals):

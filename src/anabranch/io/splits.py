@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from anabranch.columns.schemas import without_dictionaries
 from anabranch.io.offsets import Cursor, SourceOffsets
-from anabranch.io.reader import last_word, place, placed
+from anabranch.io.reader import last_word, place, placed, sequence_number
 from anabranch.io.source import Source
 from anabranch.state.positions import FIRST, Jumbo, Root, end
 
@@ -149,7 +149,7 @@ class SliceReader:
                 self.stops.append(Stop(piece.part, at, True))
                 return
             self.waited_ms = chunk.waited_ms
-            jumbo = placed(chunk, self._schema, self._rank, piece.part, at)
+            jumbo = placed(chunk, self._schema, self._rank, sequence_number(piece.part, at))
             at += len(jumbo)
             yield jumbo, place(self._rank, piece.part, at)
             if not len(jumbo):

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from anabranch.state.positions import LAST, ROOT_WIDTH, Ints, Jumbo, Mark, Positions, Root
+from anabranch.operators.clock_sources import marks_of, sources_of
+from anabranch.state.positions import FIRST, LAST, ROOT_WIDTH, Ints, Jumbo, Mark, Positions, Root
 from anabranch.state.tables.store import ObjectStore
 
 MOST_WAITING = 16
@@ -97,8 +98,9 @@ class FirstTuples:
             The rows that wait from now on, or did until the clock started; and if it did, all that
             waited, with the number of the tuple that the clock starts with.
         """
-        rows = np.flatnonzero(jumbo.positions.columns[1] == source).astype(np.int64)
-        marks = [mark for mark in sorted(jumbo.marks) if mark.root.rank == source][:1]
+        rows = np.flatnonzero(sources_of(jumbo.positions) == source).astype(np.int64)
+        given = sorted(marks_of(jumbo, source))
+        marks = [mark for mark in given if mark.passed > FIRST][:1]
         before = [int(jumbo.positions.take(rows).before(mark.root).sum()) for mark in marks]
         waiting = self._known("waiting").get(source, jumbo.slice(0, 0))
         rows = rows[: min([MOST_WAITING - len(waiting), *before])]
@@ -124,10 +126,10 @@ class FirstTuples:
 
     def leave_with(self, jumbo: Jumbo) -> list[Jumbo]:
         """Those set aside whose source has a tuple in a batch, placed behind the first of these."""
-        ranks = jumbo.positions.columns[1]
+        sources = sources_of(jumbo.positions)
         leaving = []
         for source in sorted(self._known("aside")):
-            if len(rows := np.flatnonzero(ranks == source)):
+            if len(rows := np.flatnonzero(sources == source)):
                 place = (int(c[rows[0]]) for c in jumbo.positions.columns[:ROOT_WIDTH])
                 leaving.append(_behind(Root(*place), self._pop("aside", source)))
         return leaving

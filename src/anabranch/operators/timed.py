@@ -1,18 +1,23 @@
 """Event time: puts a stream in the order of a time column, within an allowed lateness.
 
 Lateness is judged tuple by tuple, against the greatest time its own source has shown before it, so
-batching cannot change the verdict. What is on time is held until no earlier tuple can come any more
-(STRETCH §2: it is *ready*), then leaves in the order (time, source, sequence). What is late leaves
-by its own port and is counted; so does a time too far ahead to be believed, which would make all
-others late (`far_times.py`). Where such times are looked for, a source's clock starts only when a
-second tuple confirms the first (`first_times.py`); until then the tuples wait here, without a
-verdict. A timestamp outside of the years 2 to 9998 leaves by that port in any case: nothing that
-follows from it could be shown (`times.py`).
+batching cannot change the verdict; of a source whose parts are read side by side, each part counts
+for itself. What is on time is held until no earlier tuple can come any more (STRETCH §2: it is
+*ready*), then leaves in the order (time, source, sequence). What is late leaves by its own port and
+is counted; so does a time too far ahead to be believed, which would make all others late
+(`far_times.py`). Where such times are looked for, a source's clock starts only when a second tuple
+confirms the first (`first_times.py`); until then the tuples wait here, without a verdict. A
+timestamp outside of the years 2 to 9998 leaves by that port in any case: nothing that follows from
+it could be shown (`times.py`).
+
+A part that joins late, or comes back after it was idle, cannot undo what was passed without it: its
+tuples are late, too, if they are older than that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -24,10 +29,32 @@ from anabranch.columns.times import CLOCK_YEARS, duration, not_within, time_type
 from anabranch.errors import BuildError
 from anabranch.graph import StateKind, StreamType
 from anabranch.operators.base import CLOSING, Counters, Kernel, KernelContext, Operator, Outputs
+from anabranch.operators.clock_sources import (
+    distinct_sources,
+    marks_of,
+    rank_of,
+    source_of,
+    sources_of,
+)
 from anabranch.operators.far_times import FarTimes
 from anabranch.operators.first_times import FirstTuples
-from anabranch.state.positions import FIRST, LAST, Ints, Jumbo, Mark, Root, end, is_end
+from anabranch.state.positions import (
+    EVERY_PART,
+    FIRST,
+    IDLE,
+    JOINED,
+    LAST,
+    Ints,
+    Jumbo,
+    Mark,
+    Root,
+    end,
+    is_end,
+)
 from anabranch.state.tables.store import ObjectStore
+
+NOTICES = (JOINED, IDLE)
+"""What a mark says of a part, where it gives no time."""
 
 Rows = Ints | slice
 """Numbers of rows, or all of them."""
@@ -97,10 +124,11 @@ class TimedKernel(Kernel):
         late: list[Jumbo] = []
         if inputs[0] is not None and (len(inputs[0]) or inputs[0].marks):
             jumbo, late = self._part_off_outlandish(inputs[0])
-            if self._first is not None:
-                jumbo, waited = self._start_clocks(self._first, jumbo)
-                late += waited
-            late += self._admit(jumbo)
+            for piece in self._between_notices(jumbo):
+                if self._first is not None:
+                    piece, waited = self._start_clocks(self._first, piece)
+                    late += waited
+                late += self._admit(piece)
         if self._first is not None and is_end(frontier):
             self._start_all(self._first)
             late += self._first.leave_at_the_end(self.context.closing_rank)
@@ -184,19 +212,78 @@ class TimedKernel(Kernel):
         return known
 
     def _ready(self, over: bool) -> Root:
-        passed = self._passed()
         if over:
             return end(self._memory.get("last", FIRST))
+        return Root(self._ready_time(), FIRST, FIRST, FIRST)
+
+    def _ready_time(self) -> int:
+        """No tuple on time is older than this any more, whatever comes from any source."""
+        joined = self._joined()
+        reached = dict(joined)
+        for source, time in self._passed().items():
+            reached[source] = max(time, joined.get(source, FIRST))
         # A source that has said nothing yet may still come with anything.
-        silent = set(self.context.sources) - set(passed)
-        open_times = [time for time in passed.values() if time < LAST]
-        if silent or not passed:
-            time = FIRST
-        elif open_times:
-            time = min(open_times)
-        else:  # every source has ended; the end itself is told by the frontier, not by us
-            time = self._memory.get("last", FIRST)
-        return Root(time, FIRST, FIRST, FIRST)
+        if not reached or set(self.context.sources) - {rank_of(source) for source in reached}:
+            return FIRST
+        open_times = {source: time for source, time in reached.items() if time < LAST}
+        waited_for = [time for source, time in open_times.items() if source not in self._idle()]
+        if waited_for:
+            return min(waited_for)
+        if open_times:
+            return max(open_times.values())
+        # Every source has ended; the end itself is told by the frontier, not by us.
+        last: int = self._memory.get("last", FIRST)
+        return last
+
+    def _joined(self) -> dict[int, int]:
+        """By part of an interleaved source: the time that had been passed when it came."""
+        known: dict[int, int] = self._memory.get("joined", {})
+        return known
+
+    def _idle(self) -> frozenset[int]:
+        """The parts that are not waited for."""
+        known: frozenset[int] = self._memory.get("idle", frozenset())
+        return known
+
+    def _join(self, source: int) -> None:
+        """Wait for a part from now on; what has been passed without it stays passed."""
+        time = max(self._joined().get(source, FIRST), self._ready_time())
+        self._memory["joined"] = {**self._joined(), source: time}
+        self._store.touch(0, "joined")
+        self._set_idle(self._idle() - {source})
+
+    def _set_idle(self, sources: frozenset[int]) -> None:
+        if sources != self._idle():
+            self._memory["idle"] = sources
+            self._store.touch(0, "idle")
+
+    def _between_notices(self, jumbo: Jumbo) -> Iterator[Jumbo]:
+        """Cut a batch where a part joins, becomes idle or comes back, and note that in between."""
+        marks = deque(sorted(jumbo.marks))
+        if not (self._idle() or any(mark.passed in NOTICES for mark in marks)):
+            yield jumbo
+            return
+        sources, at, held = sources_of(jumbo.positions), 0, list[Mark]()
+        while at < len(jumbo) or marks:
+            back = np.flatnonzero(np.isin(sources[at:], list(self._idle())))
+            stop = at + int(back[0]) if len(back) else len(jumbo)
+            while marks and (place := _rows_before(jumbo, marks[0])) <= stop:
+                mark = marks.popleft()
+                if mark.passed not in NOTICES:
+                    held.append(mark)
+                    continue
+                yield _cut(jumbo, at, max(at, place), held)
+                at, held = max(at, place), []
+                if mark.passed == JOINED:
+                    self._join(source_of(mark))
+                else:
+                    self._set_idle(self._idle() | {source_of(mark)})
+                break
+            else:
+                yield _cut(jumbo, at, stop, held)
+                at, held = stop, []
+                if stop < len(jumbo):
+                    self._join(int(sources[stop]))
 
     def _part_off_outlandish(self, jumbo: Jumbo) -> tuple[Jumbo, list[Jumbo]]:
         """Take out what no clock can take; what is left, and what was taken out."""
@@ -208,7 +295,7 @@ class TimedKernel(Kernel):
 
     def _start_clocks(self, first: FirstTuples, jumbo: Jumbo) -> tuple[Jumbo, list[Jumbo]]:
         """Take out what waits for a clock to start; what is left, and what is late of the rest."""
-        unstarted = [source for source in _sources(jumbo) if source not in self._passed()]
+        unstarted = [s for s in distinct_sources(jumbo) if s not in self._passed()]
         if not unstarted and not first.any():
             return jumbo, []
         waits = np.zeros(len(jumbo), dtype=bool)
@@ -244,11 +331,12 @@ class TimedKernel(Kernel):
         """Split a batch into what is on time (with its time as position) and what is late."""
         times = self._times(jumbo)
         on_time = np.ones(len(times), dtype=bool)
-        ranks = jumbo.positions.columns[1]
-        for source in _sources(jumbo):
-            rows = _rows_of(source, ranks)
-            marks = [m for m in jumbo.marks if m.root.rank == source]
+        ranks, sources = jumbo.positions.columns[1], sources_of(jumbo.positions)
+        for source in distinct_sources(jumbo):
+            rows = _rows_of(source, sources)
+            marks = marks_of(jumbo, source)
             on_time[rows] = self._judge_source(source, jumbo, rows, times, marks)
+        self._note_ends(jumbo.marks)
         at_the_end = ranks >= CLOSING
         if at_the_end.any():
             self._show(times[on_time & ~at_the_end])
@@ -260,6 +348,15 @@ class TimedKernel(Kernel):
         unmarked = Jumbo(jumbo.batch, jumbo.positions)
         kept = Jumbo(jumbo.batch, jumbo.positions.at_time(times)).where(on_time)
         return kept, None if on_time.all() else unmarked.where(~on_time)
+
+    def _note_ends(self, marks: Iterable[Mark]) -> None:
+        """A source of several parts is over with all of them."""
+        over = {mark.root.rank for mark in marks if mark.part == EVERY_PART}
+        passed = self._passed()
+        for source in passed.keys() | self._joined().keys():
+            if rank_of(source) in over and passed.get(source) != LAST:
+                passed[source] = LAST
+                self._store.touch(0, "passed")
 
     def _note_behind(self, distances: Ints) -> None:
         """Count tuples that are late because of their distance from the greatest time."""
@@ -301,20 +398,23 @@ class TimedKernel(Kernel):
         if passed.get(source) != reached:
             passed[source] = reached
             self._store.touch(0, "passed")
-        behind = own < before[:-1]
-        self._note_behind(before[:-1][behind] - own[behind] + self._lateness)
+        least = np.maximum(before[:-1], self._joined().get(source, FIRST))
+        behind = own < least
+        self._note_behind(least[behind] - own[behind] + self._lateness)
         return believed & ~behind
 
 
-def _rows_of(source: int, ranks: Ints) -> Rows:
+def _rows_of(source: int, sources: Ints) -> Rows:
     """Which rows are of a source; mostly all of them are, and need no numbers then."""
-    if ranks.strides == (0,) and len(ranks) and ranks[0] == source:
+    if sources.strides == (0,) and len(sources) and sources[0] == source:
         return slice(None)
-    return np.flatnonzero(ranks == source).astype(np.int64)
+    return np.flatnonzero(sources == source).astype(np.int64)
 
 
-def _sources(jumbo: Jumbo) -> list[int]:
-    """Whose tuples or marks these are, without what steps emit at the end of their streams."""
-    ranks = jumbo.positions.columns[1]
-    found = {int(rank) for rank in (ranks[:1] if ranks.strides == (0,) else np.unique(ranks))}
-    return sorted(s for s in found | {mark.root.rank for mark in jumbo.marks} if s < CLOSING)
+def _rows_before(jumbo: Jumbo, mark: Mark) -> int:
+    return int(np.count_nonzero(jumbo.positions.before(mark.root)))
+
+
+def _cut(jumbo: Jumbo, start: int, stop: int, marks: Sequence[Mark]) -> Jumbo:
+    piece = jumbo.slice(start, stop)
+    return Jumbo(piece.batch, piece.positions, tuple(marks))

@@ -5,16 +5,19 @@ be read from any row at no extra cost, is shared by all readers; any other part 
 reader that began it. Claims are bounded: a source has so many of them under way, from being given
 out until nothing that stems from them waits anywhere. That is the back-pressure of a run.
 
-Which rows a reader gets depends on time and speed, and no result depends on it.
+Which rows a reader gets depends on time and speed, and no result depends on it. Only an interleaved
+source has no order but that in which its rows are claimed: a claim takes the next numbers, and the
+dispenser records which rows got them.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from anabranch.io.offsets import SourceOffsets
-from anabranch.io.reader import place
+from anabranch.io.interleaving import Silences
+from anabranch.io.offsets import Run, SourceOffsets
+from anabranch.io.reader import numbered, sequence_number
 from anabranch.io.source import Extent, Source, unread
 from anabranch.planning.plan import SourcePlan
 from anabranch.runtime.messages import (
@@ -27,7 +30,7 @@ from anabranch.runtime.messages import (
     UnitId,
 )
 from anabranch.runtime.pace import Pace
-from anabranch.state.positions import FIRST, START, Root, end
+from anabranch.state.positions import FIRST, IDLE, JOINED, LAST, START, Root, end
 
 MOST_PARTS = 1000
 """Of more parts the backlog is not computed: it would take longer than it is worth."""
@@ -39,6 +42,8 @@ LINGER_S = 0.002
 """How long rows that are due are gathered for a larger batch."""
 NAP_S = 0.01
 """How long a part that had no more rows is not asked again."""
+LOOK_S = 1.0
+"""How often an interleaved source is asked for further parts."""
 
 
 class Dispenser:
@@ -64,7 +69,11 @@ class Dispenser:
     ) -> None:
         self.name, self._source, self._rank, self._limit = name, source, rank, limit
         self._claim_rows = claim_rows
-        self._parts = source.parts()
+        self._notices: list[tuple[int, int]] = []  # what clocks have to know: part, and what
+        self._silences = Silences(source.idle_after_s)
+        self._parts: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._add_parts(source.parts())
         self._pace = Pace(source, now_s)
         self._extents: dict[int, Extent] = {}
         self._asked: set[int] = set()
@@ -79,6 +88,11 @@ class Dispenser:
         self._stamp: int | None = None
         self.lag_ms: float | None = None
         self._stopped = self._closed = False
+        self.runs: list[Run] = []  # of an interleaved source, since the version before
+        self._ordinal = 0
+        self._looks = self._looked = False  # for further parts; looked: since the last part ended
+        self._look_s = now_s + LOOK_S
+        self._latest: dict[int, int] = {}  # by part, its latest claim
         self.begin(0, SourcePlan(name))
 
     def begin(self, epoch: int, plan: SourcePlan) -> None:
@@ -100,7 +114,7 @@ class Dispenser:
     @property
     def at_rest(self) -> bool:
         """Whether every claim is finished, and every question answered."""
-        return not (self._asked or any(self._claims.values()))
+        return not (self.asking or any(self._claims.values()))
 
     @property
     def over(self) -> bool:
@@ -110,7 +124,7 @@ class Dispenser:
     @property
     def asking(self) -> bool:
         """Whether a question has not been answered."""
-        return bool(self._asked)
+        return bool(self._asked) or self._looks
 
     @property
     def held_up(self) -> bool:
@@ -142,14 +156,29 @@ class Dispenser:
         """Where to read on, once all claims are finished."""
         arrivals = self._source.arrivals
         stamp = None if arrivals is None else arrivals.latest or self._stamp
-        return SourceOffsets(dict(self._next), self._unopened, self._given, self.over, stamp)
+        offsets = SourceOffsets(dict(self._next), self._unopened, self._given, self.over, stamp)
+        if not self._source.interleaved:
+            return offsets
+        return replace(
+            offsets,
+            names=tuple(self._parts),
+            ordinal=self._ordinal,
+            runs=tuple(self.runs),
+            notices=tuple(self._notices),
+        )
 
     def note_saved(self, offsets: SourceOffsets) -> None:
         """A version with these offsets is safe."""
         self._saved = offsets.rows
+        del self.runs[: len(offsets.runs)]
 
     def restore(self, offsets: SourceOffsets) -> None:
         """Read on from there; a source with a pace keeps it from now on."""
+        if self._source.interleaved:
+            self._parts, self._numbers, self._ordinal = [], {}, offsets.ordinal
+            self._add_parts(offsets.names)
+            self._notices = list(offsets.notices)
+            self._add_parts(self._source.parts())
         self._next, self._unopened = dict(offsets.open), offsets.unopened
         self._given = self._before = self._saved = offsets.rows
         self._closed, self._stamp = offsets.over, offsets.stamp
@@ -157,6 +186,7 @@ class Dispenser:
 
     def forget_arrivals(self) -> None:
         """Forget when the rows before the offsets arrived: nobody reads them again."""
+        self.runs.clear()
         if (arrivals := self._source.arrivals) is not None:
             for part, row in self._next.items():
                 arrivals.let_go(self._parts[part], row)
@@ -168,58 +198,89 @@ class Dispenser:
         due = self._pace.due(self._given, now_s)
         if due is not None:
             return max(0, due)
-        known = [self._extents.get(part) for part in range(len(self._parts))]
-        if len(self._parts) > MOST_PARTS or not all(known):
+        parts = self._surveyed_parts()
+        known = [self._extents.get(part) for part in parts]
+        if len(parts) > MOST_PARTS or not all(known):
             return None
         extents = [extent for extent in known if extent is not None]
+        if self._source.interleaved:
+            return unread(extents, sum(self._next.get(part, 0) for part in parts))
         growing = any(extent.growing for extent in extents)
         return unread(extents, self._given - (self._claimed() if growing else 0))
 
     def survey_backlog(self) -> list[Survey]:
         """Ask for what `backlog` has to know: parts that were never asked for, or that grow."""
-        if self.asking or self.over or self._pace.is_set or len(self._parts) > MOST_PARTS:
+        parts = self._surveyed_parts()
+        if self.asking or self.over or self._pace.is_set or len(parts) > MOST_PARTS:
             return []
-        known = [self._extents.get(part) for part in range(len(self._parts))]
-        parts = tuple(n for n, extent in enumerate(known) if extent is None or extent.growing)
-        self._asked.update(parts)
-        return [Survey(self._epoch, self._readers[0], parts)] if parts else []
+        known = {part: self._extents.get(part) for part in parts}
+        return self._questions([n for n, each in known.items() if each is None or each.growing])
 
     def survey_all(self) -> list[Survey]:
         """Ask for the extents of all parts that may have grown, or were never asked for."""
         if self.over:
             return []  # nothing waits, and a server may be gone
-        parts = [
-            part
-            for part in range(min(len(self._parts), MOST_PARTS))
-            if part not in self._extents or not self._extents[part].exact
-        ]
+        return self._questions(
+            [
+                part
+                for part in self._surveyed_parts()[:MOST_PARTS]
+                if part not in self._extents or not self._extents[part].exact
+            ]
+        )
+
+    def _surveyed_parts(self) -> list[int]:
+        """All parts; of an interleaved source those that are not done, since parts may go."""
+        parts = range(len(self._parts))
+        if not self._source.interleaved:
+            return list(parts)
+        return [part for part in parts if part in self._next or part >= self._unopened]
+
+    def _questions(self, parts: Sequence[int]) -> list[Survey]:
+        """Ask the first reader about some parts."""
         self._asked.update(parts)
-        return [Survey(self._epoch, self._readers[0], tuple(parts))] if parts else []
+        names = tuple(self._parts[part] for part in parts)
+        return [Survey(self._epoch, self._readers[0], names)] if parts else []
 
     # What readers report
 
     def finished(self, report: Finished, now_s: float) -> None:
         """A claim is finished."""
         claim = self._claims[report.reader].pop(0)
-        part = claim.part
+        part = self._numbers[claim.part]
         stop = claim.start + report.rows
+        if self._source.interleaved and (report.rows or claim.passed is not None):
+            run = Run(claim.first, part, claim.part, claim.start, report.rows, claim.passed or 0)
+            self.runs.append(run)
+        if claim.passed is not None:
+            return
         self._given -= claim.stop - stop
         if report.part_over:
             self._next.pop(part, None)
             self._owner.pop(part, None)
+            self._looked = False
         elif stop < claim.stop:
             self._next[part] = stop  # nobody has claimed what follows: see `_part_for`
             self._not_before[part] = now_s + NAP_S
+        if self._source.interleaved:
+            if part in self._next:
+                self._silences.note(part, report.rows, now_s)
+            else:
+                self._silences.forget(part)
+                self._notices.append((part, LAST))
         if report.waited_ms is not None:
             self.lag_ms = report.waited_ms
         arrivals = self._source.arrivals
         if claim.record is not None and arrivals is not None and stop < claim.stop:
-            arrivals.forget(self._parts[part], stop)
+            arrivals.forget(claim.part, stop)
 
     def surveyed(self, report: Surveyed) -> None:
-        """Extents are known."""
-        self._extents.update(report.extents)
-        self._asked.difference_update(report.extents)
+        """Extents are known, and all parts if that was asked."""
+        extents = {self._numbers[part]: extent for part, extent in report.extents.items()}
+        self._extents.update(extents)
+        self._asked.difference_update(extents)
+        if report.parts is not None:
+            self._looks, self._looked = False, True
+            self._add_parts(report.parts)
 
     def acknowledged(self, number: int, change: int) -> None:
         """More or fewer deliveries of a claim are under way."""
@@ -240,6 +301,10 @@ class Dispenser:
     def give(self, now_s: float) -> list[Claim | Promise | Survey]:
         """What readers shall read now, and what those without a claim may promise."""
         given: list[Claim | Promise | Survey] = []
+        if self._should_look(now_s):
+            self._looks, self._look_s = True, now_s + LOOK_S
+            given.append(Survey(self._epoch, self._readers[0], (), look=True))
+        given += self._give_notices(now_s)
         while (claim := self._next_claim(now_s, given)) is not None:
             given.append(claim)
         for reader in self._readers:
@@ -256,12 +321,73 @@ class Dispenser:
         if self._pace.is_set:
             return now_s + LINGER_S
         waits = [when for part, when in self._not_before.items() if part in self._next]
+        if self._source.interleaved:
+            waits.append(self._look_s)
+        waits += self._silences.wake_s()
         return min((when for when in waits if when > now_s), default=None)
 
     @property
     def expectant(self) -> bool:
         """Whether rows may come by themselves, with time."""
+        if self._source.interleaved and not self._parts:
+            return True
         return self._pace.is_set or any(part in self._next for part in self._not_before)
+
+    def _give_notices(self, now_s: float) -> list[Claim | Promise | Survey]:
+        """Let clocks know of parts that have come or ended, or have had no rows for long."""
+        if self._stopped or self._closed or self._limit_reached():
+            return []
+        notices, self._notices = self._notices, []
+        notices += [(part, IDLE) for part in self._silences.due(now_s)]
+        return [self._notice(part, passed) for part, passed in notices]
+
+    def _notice(self, part: int, passed: int) -> Claim:
+        """A claim without rows, for the reader that has least to do."""
+        reader = min(self._readers, key=lambda each: len(self._claims[each]))
+        first, self._ordinal = self._ordinal, self._ordinal + 1
+        free = numbered(self._rank, self._ordinal)
+        claim = Claim(
+            self._epoch,
+            reader,
+            self._number,
+            self._parts[part],
+            0,
+            0,
+            first,
+            free,
+            lane=part,
+            passed=passed,
+        )
+        self._began(claim)
+        return claim
+
+    def _began(self, claim: Claim) -> None:
+        """Note that a claim is under way."""
+        self._promised[claim.reader] = max(self._promised[claim.reader], claim.free)
+        self._claims[claim.reader].append(claim)
+        self._flying[claim.number] = 1
+        self._number += 1
+
+    def _taken(self) -> set[int]:
+        """The parts of which a reader has a claim."""
+        claims = [claim for each in self._claims.values() for claim in each]
+        return {self._numbers[claim.part] for claim in claims if claim.passed is None}
+
+    def _should_look(self, now_s: float) -> bool:
+        """Return whether to ask an interleaved source for further parts."""
+        if not self._source.interleaved or self._looks or self._stopped or self._exhausted():
+            return False
+        done = self._unopened >= len(self._parts) and not self._next
+        return now_s >= self._look_s or (done and bool(self._parts) and not self._looked)
+
+    def _add_parts(self, names: Iterable[str]) -> None:
+        """Number the parts that were not known."""
+        for name in names:
+            if name not in self._numbers:
+                self._numbers[name] = len(self._parts)
+                if self._source.interleaved:
+                    self._notices.append((len(self._parts), JOINED))
+                self._parts.append(name)
 
     def _next_claim(self, now_s: float, given: list[Claim | Promise | Survey]) -> Claim | None:
         if self._stopped or self._exhausted() or len(self._flying) >= self._window():
@@ -280,7 +406,7 @@ class Dispenser:
                 return self._claim(reader, part, rows, now_s)
             if part not in self._asked:
                 self._asked.add(part)
-                given.append(Survey(self._epoch, reader, (part,)))
+                given.append(Survey(self._epoch, reader, (self._parts[part],)))
         return None
 
     def _claim(self, reader: UnitId, part: int, rows: int, now_s: float) -> Claim:
@@ -295,6 +421,7 @@ class Dispenser:
             rows = max(1, known.rows - start)  # an empty part has to be looked at, too
             del self._next[part]
             self._owner.pop(part, None)
+            self._looked = False
         due_s = self._pace.due_since_s(self._given, now_s) if self._pace.is_set else None
         self._given += rows
         self._due_since = None
@@ -302,44 +429,49 @@ class Dispenser:
         if (arrivals := self._source.arrivals) is not None:
             name = self._parts[part]
             record = arrivals.stamp(name, start, start + rows, self._stamp)
+        first = sequence_number(part, start)
+        if self._source.interleaved:
+            first, self._ordinal = self._ordinal, self._ordinal + rows
+        self._latest[part] = self._number
         claim = Claim(
             self._epoch,
             reader,
             self._number,
-            part,
+            self._parts[part],
             start,
             start + rows,
+            first,
             self._free_for(reader, rows),
             due_s,
             record,
+            part if self._source.interleaved else 0,
         )
-        self._promised[reader] = max(self._promised[reader], claim.free)
-        self._claims[reader].append(claim)
-        self._flying[self._number] = 1
-        self._number += 1
+        self._began(claim)
         return claim
 
     def _free_for(self, reader: UnitId, claiming: int = 0) -> Root:
         """No row that a reader may get from now on, after a claim of so many, is before it."""
-        rows = []
+        rows: list[int] = []
         # A claim may turn out shorter: only what was read for certain brings the limit near.
         read = self._given - self._claimed() - claiming
         if not self._closed and (self._limit is None or read < self._limit):
             rows = [
-                (part, row)
+                sequence_number(part, row)
                 for part, row in self._next.items()
                 if self._owner.get(part, reader) == reader
             ]
             if self._unopened < len(self._parts):
-                rows.append((self._unopened, 0))
-        return place(self._rank, *min(rows)) if rows else end(FIRST)
+                rows.append(sequence_number(self._unopened, 0))
+            if self._source.interleaved:
+                under_way = claiming or any(self._claims.values())
+                rows = [self._ordinal] if under_way or not self._all_read() else []
+        return numbered(self._rank, min(rows)) if rows else end(FIRST)
 
     def _part_for(self, reader: UnitId, now_s: float) -> int | None:
         """The part that a reader goes on with: a shared one, its own, or the next new one."""
-        taken: dict[int, list[UnitId]] = defaultdict(list)
-        for each, claims in self._claims.items():
-            for claim in claims:
-                taken[claim.part].append(each)
+        taken = self._taken()
+        if self._source.interleaved:
+            return self._part_in_turn(reader, now_s, taken)
         first = min([*taken, *self._next], default=self._unopened)
         for part in sorted(self._next):
             if part > first and self._next[part] >= MOST_AHEAD * self._batch_rows():
@@ -352,7 +484,7 @@ class Dispenser:
             # What was claimed may not be there: only when it is read is it known where to go on.
             endless = known.growing or not self._source.bounded
             asleep = self._not_before.get(part, now_s) > now_s
-            if endless and (taken[part] or asleep):
+            if endless and (part in taken or asleep):
                 continue
             return part
         # Which rows a limit leaves must not depend on the readers: part after part, then.
@@ -360,6 +492,18 @@ class Dispenser:
         if self._unopened < len(self._parts) and in_turn:
             return self._unopened
         return None
+
+    def _part_in_turn(self, reader: UnitId, now_s: float, taken: set[int]) -> int | None:
+        """The part of an interleaved source whose rows were claimed the longest ago."""
+        new = [self._unopened] if self._unopened < len(self._parts) else []
+        free = [
+            part
+            for part in (*new, *self._next)
+            if part not in taken
+            and self._owner.get(part, reader) == reader
+            and self._not_before.get(part, now_s) <= now_s
+        ]
+        return min(free, key=lambda part: self._latest.get(part, -1), default=None)
 
     def _shared(self, known: Extent) -> bool:
         """Whether all readers may read a part; otherwise one reader of an epoch reads it.
@@ -373,6 +517,14 @@ class Dispenser:
         """Whether nothing is left to give out."""
         if self._closed or self._limit_reached():
             return True
+        return self._all_read()
+
+    def _all_read(self) -> bool:
+        """Whether every part was read to its end, or is being read to it."""
+        if self._source.interleaved:
+            sure = self._parts and self._looked and not (self._looks or self._notices)
+            if not sure:  # there may be further parts
+                return False
         return self._unopened >= len(self._parts) and not self._next
 
     def _claimed(self) -> int:

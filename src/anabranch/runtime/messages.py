@@ -125,9 +125,12 @@ class Claim(NamedTuple):
         epoch: The epoch in which they are read.
         reader: Who reads them.
         number: Identifies the claim.
-        part: Number of the part.
+        part: The part.
         start: The first row.
         stop: The row after the last.
+        first: The sequence number of the first row.
+        lane: Of an interleaved source, the number of the part.
+        passed: Where there are no rows to read, a notice to clocks about the part; see `Mark`.
         free: No row that the reader gets later, except the rest of this claim, is before it.
         due_s: When the first row was due; None where the source has no pace.
         record: The arrival times of the rows, where the source stamps them.
@@ -136,12 +139,15 @@ class Claim(NamedTuple):
     epoch: int
     reader: UnitId
     number: int
-    part: int
+    part: str
     start: int
     stop: int
+    first: int
     free: Root
     due_s: float | None = None
     record: Record | None = None
+    lane: int = 0
+    passed: int | None = None
 
 
 class Promise(NamedTuple):
@@ -153,11 +159,12 @@ class Promise(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """Asks a reader for the extent of some parts."""
+    """Asks a reader for the extent of some parts, and whether there are further parts."""
 
     epoch: int
     reader: UnitId
-    parts: tuple[int, ...]
+    parts: tuple[str, ...]
+    look: bool = False
 
 
 # From hosts to the coordinator
@@ -182,10 +189,11 @@ class Finished(NamedTuple):
 
 
 class Surveyed(NamedTuple):
-    """The answer to a survey, by number of the part."""
+    """The answer to a survey: extents by part, and all parts if that was asked."""
 
     reader: UnitId
-    extents: Mapping[int, Extent]
+    extents: Mapping[str, Extent]
+    parts: tuple[str, ...] | None = None
 
 
 class Acks(NamedTuple):

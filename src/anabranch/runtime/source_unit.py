@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable
 
 from anabranch.columns.schemas import without_dictionaries
-from anabranch.io.reader import last_word, place, placed
+from anabranch.io.interleaving import notice
+from anabranch.io.reader import last_word, numbered, placed
 from anabranch.io.source import Source
 from anabranch.runtime.messages import Chunk, Claim, Finished, Promise, Survey, Surveyed, UnitId
 from anabranch.runtime.outlet import Outlet
@@ -39,12 +40,11 @@ class SourceUnit:
     ) -> None:
         self.id, self.epoch, self._source, self._rank = unit, epoch, source, rank
         self._outlet, self._report = outlet, report
-        self._parts = source.parts()
         self._schema = without_dictionaries(source.schema)
         self._claims: deque[Claim] = deque()
         self._surveys: deque[Survey] = deque()
         self._free, self._sent = START, START
-        self._dry: dict[int, int] = {}  # by part that had no more rows, where it goes on
+        self._dry: dict[str, int] = {}  # by part that had no more rows, its next sequence number
         self._at = 0
         self._ended = False
 
@@ -71,9 +71,10 @@ class SourceUnit:
     ) -> None:
         """Answer one question, or read once."""
         if self._surveys:
-            parts = self._surveys.popleft().parts
-            extents = {part: self._source.extent(self._parts[part]) for part in parts}
-            self._report(Surveyed(self.id, extents))
+            survey, source = self._surveys.popleft(), self._source
+            found = source.parts() if survey.look else None
+            extents = {part: source.extent(part) for part in survey.parts}
+            self._report(Surveyed(self.id, extents, found))
         elif self._claims:
             self._read(acknowledge, now_s, watch)
         else:
@@ -92,6 +93,9 @@ class SourceUnit:
         self, acknowledge: Acknowledge, now_s: Callable[[], float], watch: Watch | None
     ) -> None:
         claim = self._claims[0]
+        if claim.passed is not None:
+            self._notify(claim, acknowledge)
+            return
         chunks = frozenset({Chunk(self.id.region, claim.number)})
         began_s = now_s() if claim.due_s is None else claim.due_s
         source = self._source
@@ -99,10 +103,11 @@ class SourceUnit:
             source = source.arrivals.recalling(claim.record)
         if watch is not None:
             watch.begin()
-        chunk = source.read(self._parts[claim.part], self._at, claim.stop - self._at)
-        start, jumbo = self._at, None
+        chunk = source.read(claim.part, self._at, claim.stop - self._at)
+        jumbo = None
         if chunk is not None and (chunk.batch.num_rows or chunk.passed is not None):
-            jumbo = placed(chunk, self._schema, self._rank, claim.part, start)
+            first = _sequence_number(claim, self._at)
+            jumbo = placed(chunk, self._schema, self._rank, first, claim.lane)
             self._at += len(jumbo)
         if watch is not None:
             watch.read(jumbo)
@@ -112,24 +117,36 @@ class SourceUnit:
             self._send(jumbo, began_s, chunks)
             return
         rows = self._at - claim.start
-        if dry:
-            self._dry[claim.part] = self._at
-        self._claims.popleft()
-        self._at = self._claims[0].start if self._claims else 0
+        if dry and not source.interleaved:  # whose further rows get further numbers
+            self._dry[claim.part] = _sequence_number(claim, self._at)
+        self._next_claim()
         self._send(jumbo, began_s, chunks)
         for done in chunks:
             acknowledge(done, -1)
         waited_ms = None if chunk is None else chunk.waited_ms
         self._report(Finished(self.id, claim.number, rows, over, waited_ms))
 
+    def _notify(self, claim: Claim, acknowledge: Acknowledge) -> None:
+        """Tell clocks something about a part."""
+        assert claim.passed is not None
+        self._next_claim()
+        jumbo, _ = notice(self._schema, self._rank, claim.first, claim.passed, claim.lane)
+        self._send(jumbo, None, frozenset())
+        acknowledge(Chunk(self.id.region, claim.number), -1)
+        self._report(Finished(self.id, claim.number, 0, False))
+
+    def _next_claim(self) -> None:
+        self._claims.popleft()
+        self._at = self._claims[0].start if self._claims else 0
+
     def _promise(self) -> Root:
         """No row that this reader reads from now on is before it."""
-        starts = [place(self._rank, claim.part, claim.start) for claim in self._claims]
+        starts = [claim.first for claim in self._claims]
         if self._claims:
-            starts[0] = place(self._rank, self._claims[0].part, self._at)
+            starts[0] = _sequence_number(self._claims[0], self._at)
         # The coordinator may have given out a claim before it knew that another one was dry.
-        starts += [place(self._rank, part, row) for part, row in self._dry.items()]
-        return min([self._free, *starts])
+        starts += self._dry.values()
+        return min([self._free, *(numbered(self._rank, start) for start in starts)])
 
     def _send(self, jumbo: Jumbo | None, born_s: float | None, chunks: frozenset[Chunk]) -> None:
         promise = max(self._promise(), self._sent)
@@ -138,6 +155,11 @@ class SourceUnit:
             if jumbo is not None:
                 self._outlet.send([jumbo], [self._sent], born_s, chunks)
             # The mark tells clocks that the source is over.
-            jumbo, chunks = last_word(self._schema, self._rank, len(self._parts)), frozenset()
+            parts = None if self._source.interleaved else len(self._source.parts())
+            jumbo, chunks = last_word(self._schema, self._rank, parts), frozenset()
         self._sent = promise
         self._outlet.send([jumbo], [promise], born_s, chunks)
+
+
+def _sequence_number(claim: Claim, row: int) -> int:
+    return claim.first + row - claim.start

@@ -7,7 +7,7 @@ one:
     time   event time, or the sequence number where the source has no time
     rank   number of the source; negative for timers, so that they come before tuples of that time
     seq    sequence number within the source; for timers the order of the key
-    sub    0; for timers a hash that parts keys of one order
+    sub    0, or the part of an interleaved source; for timers a hash that parts keys of one order
     level… port at a merge of streams, emission index at a step that expands
 
 So sequential order is lexicographic order, and restoring it never needs more than a sort.
@@ -102,10 +102,10 @@ class Positions:
         return len(self.columns) - ROOT_WIDTH
 
     @staticmethod
-    def of_source(rank: int, seq: Ints) -> Positions:
+    def of_source(rank: int, seq: Ints, part: int = 0) -> Positions:
         """Positions of source tuples: the sequence number is their time until a clock says more."""
-        zero = np.broadcast_to(np.int64(0), len(seq))
-        return Positions((seq, np.broadcast_to(np.int64(rank), len(seq)), seq, zero))
+        ranks, parts = (np.broadcast_to(np.int64(each), len(seq)) for each in (rank, part))
+        return Positions((seq, ranks, seq, parts))
 
     @staticmethod
     def of_rows(rows: Sequence[tuple[int, ...]], width: int) -> Positions:
@@ -302,10 +302,23 @@ def emission_index(parents: Ints) -> Ints:
 
 
 class Mark(NamedTuple):
-    """A source's word, given at a position, that it has passed a time (it may be idle)."""
+    """What a source says about its time at a position.
+
+    Attributes:
+        root: The position, before that of the tuple that comes next.
+        passed: The time that the source has passed; LAST at its end. JOINED: from here on clocks
+            wait for the part. IDLE: they do not until it has a tuple again.
+        part: The part of an interleaved source, or EVERY_PART.
+    """
 
     root: Root
     passed: int
+    part: int = 0
+
+
+EVERY_PART = -1
+JOINED = FIRST
+IDLE = FIRST - 1
 
 
 @dataclass(frozen=True, slots=True)

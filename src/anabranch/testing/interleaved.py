@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -22,7 +22,7 @@ from anabranch.errors import BuildError, StateError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io import collect
-from anabranch.io.offsets import SourceOffsets
+from anabranch.io.offsets import Run, SourceOffsets
 from anabranch.io.staged import MemoryStage
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
@@ -90,6 +90,7 @@ class _Saved:
     units: dict[UnitId, tuple[Snapshot, bytes]] = field(default_factory=dict)
     written: dict[str, int] = field(default_factory=dict)
     counters: dict[str, Counters] = field(default_factory=dict)
+    runs: dict[str, list[Run]] = field(default_factory=dict)
 
 
 class Interleaved:
@@ -117,7 +118,7 @@ class Interleaved:
     ) -> None:
         self._flow, self._rng, self._tap, self._max_batch = flow, rng, tap, max_batch
         for name, source in flow.sources().items():
-            if not source.bounded:
+            if not (source.bounded or source.interleaved):
                 raise BuildError(
                     name,
                     "a bounded source",
@@ -153,7 +154,7 @@ class Interleaved:
                 "a standstill",
                 "report this seed: the run could not go on",
             )
-        return RunResult(self._tables(), self._counters(), self._events)
+        return RunResult(self._tables(), self._counters(), self._events, self._interleavings())
 
     def start_over(self) -> None:
         """Forget everything, and go on from the last epoch that was saved whole."""
@@ -277,8 +278,17 @@ class Interleaved:
             for sink, rows in self._rows_of.items()
         }
         counters = {step: replace(c) for step, c in self._coordinator.counters.items()}
+        runs = self._interleavings(passage.offsets)
+        for name, source in self._coordinator.sources.items():
+            source.note_saved(passage.offsets[name])
         self.saved = _Saved(
-            passage.epoch, passage.plan, passage.offsets, dict(passage.saved), written, counters
+            passage.epoch,
+            passage.plan,
+            passage.offsets,
+            dict(passage.saved),
+            written,
+            counters,
+            runs,
         )
 
     # What hosts need
@@ -338,6 +348,20 @@ class Interleaved:
                     if step in found:
                         found[step].add(kernel.context.counters)
         return found
+
+    def _interleavings(
+        self, offsets: Mapping[str, SourceOffsets] | None = None
+    ) -> dict[str, list[Run]]:
+        """In which order the interleaved sources were read, up to some offsets or until now."""
+        newest = {
+            name: source.runs if offsets is None else offsets[name].runs
+            for name, source in self._coordinator.sources.items()
+        }
+        return {
+            name: [*self.saved.runs.get(name, ()), *newest[name]]
+            for name, source in self._flow.sources().items()
+            if source.interleaved
+        }
 
     def _tables(self) -> dict[str, pa.Table]:
         contexts = self._topology.contexts

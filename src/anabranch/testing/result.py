@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from anabranch.columns.rows import python_rows
+from anabranch.io.offsets import Run
 from anabranch.operators.base import Counters
 from anabranch.state.positions import Jumbo
 
@@ -17,11 +18,19 @@ Tap = Callable[[str, Sequence[Jumbo | None], Sequence[Jumbo | None]], None]
 
 @dataclass
 class RunResult:
-    """Rows by sink, in the order in which the sink got them; counters by step."""
+    """What a run leaves behind.
+
+    Attributes:
+        outputs: Rows by sink, in the order in which the sink got them.
+        counters: By step.
+        events: What happened on the way.
+        interleavings: By interleaved source, the order in which it was read.
+    """
 
     outputs: dict[str, pa.Table]
     counters: dict[str, Counters] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
+    interleavings: dict[str, list[Run]] = field(default_factory=dict)
 
     def rows(self, sink: str) -> list[dict[str, object]]:
         """One sink's rows as dicts."""

@@ -8,13 +8,15 @@ taken, shown to the steps it concerns in topological order, and what comes out i
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.graph import Output, Role
+from anabranch.io.interleaving import RunReader
+from anabranch.io.offsets import Run, SourceOffsets
 from anabranch.io.reader import SourceReader
 from anabranch.io.source import Source
 from anabranch.operators.base import Kernel, Outputs
@@ -31,8 +33,18 @@ from anabranch.state.positions import (
 from anabranch.testing.result import Collected, RunResult, Tap
 
 
-def run_sequential(flow: Flow, *, tap: Tap | None = None) -> RunResult:
+def run_sequential(
+    flow: Flow,
+    *,
+    tap: Tap | None = None,
+    interleavings: Mapping[str, Sequence[Run]] | None = None,
+) -> RunResult:
     """Run a bounded flow one tuple at a time; sinks are not written, their rows are returned.
+
+    Args:
+        flow: The application.
+        tap: Called after every call of a kernel.
+        interleavings: The order in which another run has read the interleaved sources, by source.
 
     Example:
         >>> from anabranch.apps import word_count
@@ -40,7 +52,7 @@ def run_sequential(flow: Flow, *, tap: Tap | None = None) -> RunResult:
         >>> max(ran.rows("out"), key=lambda row: row["n"])
         {'word': 'a', 'n': 2}
     """
-    return _Sequential(flow, tap).run()
+    return _Sequential(flow, tap, interleavings or {}).run()
 
 
 class _Domain:
@@ -65,8 +77,10 @@ class _Domain:
 
 
 class _Sequential:
-    def __init__(self, flow: Flow, tap: Tap | None) -> None:
-        self.flow, self.tap = flow, tap
+    def __init__(
+        self, flow: Flow, tap: Tap | None, interleavings: Mapping[str, Sequence[Run]]
+    ) -> None:
+        self.flow, self.tap, self.interleavings = flow, tap, interleavings
         self.contexts = flow.contexts()
         self.steps = flow.graph.steps
         self.order = [n for n in flow.resolve().order if self.steps[n].role is not Role.SOURCE]
@@ -102,7 +116,8 @@ class _Sequential:
         """Rows of all sources one by one, merged by (number, source)."""
         readers = []
         for source_rank, (name, source) in enumerate(self.flow.sources().items()):
-            if not source.bounded:
+            runs = self.interleavings.get(name)
+            if runs is None and (source.interleaved or not source.bounded):
                 raise BuildError(
                     name,
                     "a bounded source",
@@ -110,7 +125,8 @@ class _Sequential:
                     "give it a number of rows, e.g. generate(…, rows=1000)",
                 )
             step_rank = self.contexts[name].rank
-            readers.append([(r, step_rank, j) for r, j in _single_rows(source, source_rank)])
+            rows = _single_rows(source, source_rank, runs)
+            readers.append([(root, step_rank, row) for root, row in rows])
         for _, rank, jumbo in heapq.merge(*readers, key=lambda item: item[0]):
             yield rank, jumbo
 
@@ -211,7 +227,17 @@ class _Sequential:
             self._show(name, inputs, end(self._last_time(name)))
 
 
-def _single_rows(source: Source, rank: int) -> Iterator[tuple[Root, Jumbo]]:
+def _single_rows(
+    source: Source, rank: int, runs: Sequence[Run] | None
+) -> Iterator[tuple[Root, Jumbo]]:
+    if runs is not None:
+        recorded = RunReader(source, rank, runs)
+        for row, _ in recorded.read(1):
+            yield from _events(row)
+        last, _ = recorded.end(SourceOffsets(), over=True)
+        if last is not None:
+            yield from _events(last)
+        return
     reader = SourceReader(source, rank)
     while not reader.ended:
         jumbo, _ = reader.read(1)

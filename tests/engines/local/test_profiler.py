@@ -434,12 +434,12 @@ def test_a_source_is_as_busy_as_its_readers_on_average(run: Profiled):
 
 def test_the_backlog_of_a_source_is_what_was_not_given_out(run: Profiled):
     unknown = run.look(1.0).sources[0].backlog_rows
-    run.coordinator.receive(Surveyed(READERS[0], {0: Extent(ROWS, exact=True)}), 0.0)
+    run.coordinator.receive(Surveyed(READERS[0], {"memory": Extent(ROWS, exact=True)}), 0.0)
     assert (unknown, run.look(2.0).sources[0].backlog_rows) == (None, ROWS)
 
 
 def test_the_lag_of_a_source_is_that_of_its_last_rows(run: Profiled):
-    run.coordinator.receive(Surveyed(READERS[0], {0: Extent(ROWS, exact=True)}), 0.0)
+    run.coordinator.receive(Surveyed(READERS[0], {"memory": Extent(ROWS, exact=True)}), 0.0)
     run.coordinator.tick(0.0)
     claims = [given for _, given in run.coordinator.take_outbox() if isinstance(given, Claim)]
     unknown = run.look(1.0).sources[0].lag_ms

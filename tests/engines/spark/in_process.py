@@ -30,6 +30,7 @@ from anabranch.engines.spark.task import TaskRun
 from anabranch.engines.spark.task_inputs import Batch, JobResult, Program
 from anabranch.flow import Flow
 from anabranch.graph import Role
+from anabranch.io.offsets import Run
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
 from anabranch.testing.result import RunResult
@@ -92,7 +93,8 @@ class InProcess:
     ) -> None:
         self._flow, self._directory, self._rng = flow, directory, Random(seed)
         self._kills, self._trouble = kills, trouble
-        self._attempt = 0
+        self._attempt, self._elapsed_s = 0, 0.0
+        self._runs: dict[int, dict[str, tuple[Run, ...]]] = {}  # by version
         self._cache = uuid4().hex
         self.events: list[str] = []
         self.loaded_bytes = 0
@@ -129,7 +131,9 @@ class InProcess:
                 wishes.pop(0)
             done = None
             while done is None:
-                done = batches.next(number, self._resized(wishes[0]), plan, 0.0, self._job)
+                self._elapsed_s += 1.0
+                resized = self._resized(wishes[0])
+                done = batches.next(number, resized, plan, self._elapsed_s, self._job)
             plan = done.plan
             self.events.append(f"batch {number}: {done.read}")
         raise AssertionError(f"no end after {MOST_BATCHES} batches: {self.events[-5:]}")
@@ -174,6 +178,7 @@ class InProcess:
 
     def _job(self, layout: StageLayout, batch: Batch) -> JobResult:
         batch = pickle.loads(pickle.dumps(batch))
+        self._runs[batch.version] = {n: each.after.runs for n, each in batch.arrived.items()}
         if self._rng.random() < self._trouble:
             remove_cache(self._cache)
         outcome = run_stages(layout, partial(self._task, batch), self._rng)
@@ -203,4 +208,9 @@ class InProcess:
                 for name in self._flow.names(Role.OPERATOR)
             },
             self.events,
+            {
+                name: [run for runs in self._runs.values() for run in runs.get(name, ())]
+                for name, source in self._flow.sources().items()
+                if source.interleaved
+            },
         )

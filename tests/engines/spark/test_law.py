@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from anabranch.testing.compare import difference
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess
-from tests.law.flows import Case, cases
+from tests.law.flows import Arrivals, Case, cases
 from tests.sampling import in_soak, sampled
 
 SHARDS = 4
@@ -20,10 +20,10 @@ CASES = in_soak(160, share=10)
 
 
 def holds(case: Case, directory: Path) -> None:
-    expected = run_sequential(case.flow)
     trouble = TROUBLE[case.seed % len(TROUBLE)]
     run = InProcess(case.flow, directory, case.seed, kills=case.crashes, trouble=trouble)
     got = run.run([case.plan, *case.changes])
+    expected = run_sequential(case.flow, interleavings=got.interleavings)
     found = difference(case.flow, expected, got)
     assert found is None, f"{case}\n{found}\n{got.events}"
 
@@ -45,7 +45,7 @@ def law(number: int, examples: int, tmp_path: Path) -> Any:
         report_multiple_bugs=False,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    @given(case=cases())
+    @given(case=cases(arrivals=Arrivals.SOME))
     def property_(case: Case) -> None:
         holds(case, tmp_path / "checkpoint")
 

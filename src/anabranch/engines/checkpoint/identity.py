@@ -251,15 +251,20 @@ def text_of(value: Any) -> str:
 # Which parts a source had: offsets and positions are numbers of parts, so these must not shift.
 
 PARTS = "sources.json"
+INTERLEAVED = "interleaved"
 
 
 def require_same_parts(storage: Storage, sources: Mapping[str, Source], *, ended: bool) -> None:
     """Refuse to go on when parts went away, changed places or came in between; remember new ones.
 
     Parts that come behind those of the run before are read as the stream goes on, unless it has
-    ended: what it had to say at its end was said.
+    ended: what it had to say at its end was said. The parts of an interleaved source are in its
+    offsets.
     """
-    now = {name: list(source.parts()) for name, source in sources.items()}
+    now = {
+        name: [INTERLEAVED] if source.interleaved else list(source.parts())
+        for name, source in sources.items()
+    }
     data = storage.read(PARTS)
     before = now if data is None else unseal(data, storage.named(PARTS))
     for name, parts in now.items():

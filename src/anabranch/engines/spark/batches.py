@@ -159,6 +159,7 @@ class Batches:
             frozenset(name for name, share in shares.items() if share.over),
             state,
             {name: s.record for name, s in shares.items() if s.record is not None},
+            {name: s.arrived for name, s in shares.items() if s.arrived is not None},
         )
 
     def _clean(self, manifest: Manifest) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 from anabranch.engines.spark.task_inputs import Program
 from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import EngineError
-from anabranch.io.offsets import Cursor, SourceOffsets
+from anabranch.io.interleaving import Arrived, Silences, names_of, take_arrived
+from anabranch.io.offsets import Cursor, Run, SourceOffsets
 from anabranch.io.source import Record, Source, unread
 from anabranch.io.splits import Slice, take
 from anabranch.planning.plan import Plan
@@ -29,11 +30,13 @@ class Share:
         slices: By reader.
         over: Whether the source is over after them.
         record: When their rows arrived, where the source stamps that.
+        arrived: Of an interleaved source, what is read instead of slices.
     """
 
     slices: list[list[Slice]]
     over: bool
     record: Record | None = None
+    arrived: Arrived | None = None
 
 
 class Intake:
@@ -58,6 +61,7 @@ class Intake:
             )
         self._offsets = {name: SourceOffsets() for name in self._sources}
         self._read_before: dict[str, int] = dict.fromkeys(self._sources, 0)
+        self._silences = {n: Silences(each.idle_after_s) for n, each in self._sources.items()}
         self.dry = False  # whether Spark has nothing more of the streaming DataFrames
 
     @property
@@ -92,7 +96,13 @@ class Intake:
                     self._offsets[name] = self._offsets[name].read_to(part.cursor)
         for name, rows in read.items():
             source, offsets = self._sources[name], self._offsets[name]
-            at_end = not source.pushed and offsets.cursor.part >= len(source.parts())
+            if (arrived := shares[name].arrived) is not None:
+                stamp = self._last_stamp(name, shares[name])
+                over = offsets.over or shares[name].over
+                self._offsets[name] = replace(arrived.after, over=over, stamp=stamp)
+                continue
+            in_order = not (source.pushed or source.interleaved)
+            at_end = in_order and offsets.cursor.part >= len(source.parts())
             self._offsets[name] = replace(
                 offsets,
                 rows=offsets.rows + rows,
@@ -109,7 +119,7 @@ class Intake:
         due = source.due_rows(elapsed_s)
         if due is not None:
             return max(0, self._read_before[name] + int(due) - offsets.rows)
-        parts = source.parts()
+        parts = names_of(source, offsets) if source.interleaved else source.parts()
         starts = {n: offsets.start(n) for n in range(offsets.cursor.part, len(parts))}
         begun = {n: row for n, row in starts.items() if row is not None}
         if len(begun) > MOST_PARTS:
@@ -143,6 +153,12 @@ class Intake:
             part = parts[piece.part]
             stop = source.extent(part).rows if piece.rows is None else piece.start + piece.rows
             record = {**record, **arrivals.stamp(part, piece.start, stop or piece.start, last)}
+        if share.arrived is not None:
+            for run in share.arrived.after.runs:
+                record = {
+                    **record,
+                    **arrivals.stamp(run.part, run.start, run.start + run.rows, last),
+                }
         return replace(share, record=record)
 
     def _last_stamp(self, name: str, share: Share) -> int | None:
@@ -151,7 +167,7 @@ class Intake:
         if share.record is None or (arrivals := source.arrivals) is None:
             return offsets.stamp
         parts, cursor = source.parts(), offsets.cursor
-        if cursor.part < len(parts):
+        if cursor.part < len(parts) and share.arrived is None:
             arrivals.forget(parts[cursor.part], cursor.row)
         given = [stamp for runs in share.record.values() for _, _, stamp in runs]
         return max(given, default=offsets.stamp)
@@ -175,6 +191,15 @@ class Intake:
             budget = min(budget, self._read_before[name] + int(due) - offsets.rows)
             if budget <= 0 and source.bounded and source.due_rows(elapsed_s + FOREVER_S) == due:
                 budget = 1  # nothing will ever be due any more: look for the end
+        if source.interleaved:
+            budget = budget if left is None else min(budget, left)
+            silences = self._silences[name]
+            arrived = take_arrived(source, offsets, budget, readers, silences.due(elapsed_s))
+            for part, row in arrived.after.open.items():
+                silences.note(part, row - offsets.open.get(part, 0), elapsed_s)
+            over = arrived.after.over or (left is not None and arrived.rows >= left)
+            nothing = not (any(arrived.runs) or over)
+            return None if nothing else Share([[] for _ in range(readers)], over, arrived=arrived)
         if budget <= 0 or _nothing_came(source, offsets.cursor):
             return None
         if left is None:
@@ -211,6 +236,9 @@ def shares_to_json(shares: dict[str, Share]) -> dict[str, Any]:
             "slices": [[[s.part, s.start, s.rows] for s in slices] for slices in share.slices],
             "over": share.over,
             "record": share.record,
+            "arrived": None
+            if share.arrived is None
+            else {"runs": share.arrived.runs, "after": share.arrived.after.to_json()},
         }
         for name, share in shares.items()
     }
@@ -223,6 +251,14 @@ def shares_from_json(content: dict[str, Any]) -> dict[str, Share]:
             [[Slice(*s) for s in slices] for slices in told["slices"]],
             told["over"],
             told["record"],
+            _arrived_from_json(told.get("arrived")),
         )
         for name, told in content.items()
     }
+
+
+def _arrived_from_json(content: dict[str, Any] | None) -> Arrived | None:
+    if content is None:
+        return None
+    runs = [[Run(*run) for run in runs] for runs in content["runs"]]
+    return Arrived(runs, SourceOffsets.from_json(content["after"]))

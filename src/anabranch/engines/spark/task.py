@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
@@ -38,9 +38,11 @@ from anabranch.engines.spark.task_report import (
 )
 from anabranch.engines.spark.workers import end_quietly
 from anabranch.errors import AnabranchError
+from anabranch.io.interleaving import Arrived, RunReader
 from anabranch.io.offsets import Cursor
 from anabranch.io.reader import last_word
 from anabranch.io.sink import Receipt
+from anabranch.io.source import Source
 from anabranch.io.splits import SliceReader
 from anabranch.planning.regions import RegionKind
 from anabranch.runtime.bucket_loads import Loads
@@ -135,12 +137,11 @@ class TaskRun:
             return
         if source.arrivals is not None and name in self._batch.records:
             source = source.arrivals.recalling(self._batch.records[name])
+        if source.interleaved:
+            yield from self._scan_arrived(run, source, rank, replica)
+            return
         reader = SliceReader(source, rank, self._batch.slices[name][replica])
-        rows = 0
-        for jumbo, frontier in self._meter.timed(Work.SCAN, reader.read(SCAN_ROWS)):
-            rows += len(jumbo)
-            run.emit(jumbo, frontier)
-            yield from self._outbox.drain()
+        rows = yield from self._emit_all(run, reader)
         before = self._batch.offsets[name]
         stops = [stop.cursor for stop in reader.stops]
         furthest = max(stops, default=before.cursor)
@@ -150,6 +151,28 @@ class TaskRun:
         last, reached = reader.end(cursor)
         run.emit(last, reached)
         self._sources[name] = SourceRead(rows, cursor, reader.waited_ms)
+
+    def _scan_arrived(
+        self, run: TaskReplica, source: Source, rank: int, replica: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Read this reader's share of what has come to an interleaved source."""
+        name = run.region.name
+        arrived = self._batch.arrived.get(name, Arrived([], self._batch.offsets[name]))
+        reader = RunReader(source, rank, arrived.runs[replica] if arrived.runs else [])
+        rows = yield from self._emit_all(run, reader)
+        run.emit(*reader.end(arrived.after, over=name in self._batch.over))
+        self._sources[name] = SourceRead(rows, None, reader.waited_ms)
+
+    def _emit_all(
+        self, run: TaskReplica, reader: SliceReader | RunReader
+    ) -> Generator[pa.RecordBatch, None, int]:
+        """Emit all that a reader reads; return how many rows that is."""
+        rows = 0
+        for jumbo, frontier in self._meter.timed(Work.SCAN, reader.read(SCAN_ROWS)):
+            rows += len(jumbo)
+            run.emit(jumbo, frontier)
+            yield from self._outbox.drain()
+        return rows
 
     def _read_dataframe(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Work on a partition of the streaming DataFrames; a reader of the plan tells how far."""

@@ -16,6 +16,7 @@ from anabranch.engines.spark.layout import StageLayout, layout
 from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import BuildError, Subject
 from anabranch.flow import Flow
+from anabranch.io.interleaving import Arrived
 from anabranch.io.offsets import SourceOffsets
 from anabranch.io.sink import Sink
 from anabranch.io.source import Record, Source
@@ -135,6 +136,7 @@ class Batch:
         over: Sources that have ended, or end with this batch whatever they read.
         state: By region.
         records: By source that stamps arrivals, the stamps of what this batch reads.
+        arrived: By interleaved source, what to read.
     """
 
     version: int
@@ -145,6 +147,7 @@ class Batch:
     over: frozenset[str] = frozenset()
     state: dict[str, SavedRegion] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
+    arrived: dict[str, Arrived] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,8 @@ class SourceRead:
 
     Attributes:
         rows: Tuples.
-        cursor: Where it stopped; None for a partition of a streaming DataFrame.
+        cursor: Where it stopped; None for a partition of a streaming DataFrame, and for an
+            interleaved source.
         lag_ms: How long its rows had waited to be read; None when nobody can say.
     """
 
