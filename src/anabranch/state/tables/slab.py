@@ -258,22 +258,25 @@ class Slab:
         self._has_hidden = self.shared = True
 
     def is_part_of(self, other: Slab) -> bool:
-        """Whether both are over the same arrays.
+        """Whether both are over the same arrays, as far as all owners of rows write to them.
 
-        Slabs that were pickled are where all of their arrays went through shared memory.
+        Of a slab from another process, any array may be a copy. Keys, hashes and index are written
+        by the slab that grows alone, so that copies of these do no harm; see `join`.
         """
         return self._lineage == other._lineage and self._written() == other._written()
 
     def _written(self) -> list[int]:
-        """Return the addresses of the arrays that are written to in place."""
+        """Return the addresses of the arrays that all owners of rows write to."""
         arrays = (self.alive, self.times, *self.values)
         return [array.__array_interface__["data"][0] for array in arrays]
 
     def join(self, part: Slab) -> None:
         """Take over the rows of another slab over the same arrays; only this one may grow."""
-        if part.size > self.size:  # what was inserted since is known to the younger one
+        if part.size > self.size:
+            # The younger one knows what was inserted since, also where its arrays are copies.
             self._floor[self.counts == 0] = part.size
             self.size, self.keys, self._index = part.size, part.keys, part._index
+            self._hashes, self._routes = part._hashes, part._routes
         theirs = part.counts > 0
         self._floor[theirs] = part._floor[theirs]
         self.counts = self.counts + part.counts

@@ -1,0 +1,39 @@
+"""Tables with arrays in shared memory: all of them, or some."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from anabranch.columns.hashing import bucket_of, hash_columns
+from anabranch.columns.key_words import Mask
+from anabranch.state.tables.keyed_table import KeyedTable
+from tests.state.tables.tables import between_processes, ints, sharing
+
+BUCKETS = 64
+KEYS = pa.schema([("host", pa.int64()), ("user", pa.int64())])
+VALUES = pa.schema([("n", pa.int64())])
+
+
+@pytest.mark.parametrize("most", range(10))
+@pytest.mark.parametrize("routing", [["host", "user"], ["host"]], ids=["whole", "part"])
+def test_rows_have_their_buckets_whichever_arrays_are_shared(routing: list[str], most: int) -> None:
+    users = np.arange(110)
+    keys = pa.RecordBatch.from_arrays([ints(users % 20), ints(users)], schema=KEYS)
+    buckets = bucket_of(hash_columns([keys.column(name) for name in routing]), BUCKETS)
+
+    def insert(table: KeyedTable, which: Mask) -> None:
+        table.groups(keys.filter(pa.array(which)).columns)
+
+    with sharing(most):
+        one, two = (KeyedTable(KEYS, VALUES, BUCKETS, routing) for _ in range(2))
+        insert(one, users < 60)
+        insert(one, users < 70)  # there is space for 50 more now
+        two.absorb(between_processes(one.release(range(20))))
+        insert(one, buckets >= 20)
+        two.absorb(between_processes(one.release(range(20, 40))))
+        kept, moved = (table.keys(table.live())[1].to_numpy() for table in (one, two))
+        assert two.bucket(two.live()).tolist() == buckets[moved].tolist()
+        assert set(buckets[kept]) == set(buckets[buckets >= 40])
+        assert sorted([*kept, *moved]) == users[(users < 70) | (buckets >= 20)].tolist()
