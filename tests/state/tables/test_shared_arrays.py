@@ -9,7 +9,7 @@ import pytest
 from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.columns.key_words import Mask
 from anabranch.state.tables.keyed_table import KeyedTable
-from tests.state.tables.tables import between_processes, ints, sharing
+from tests.state.tables.tables import between_processes, carried, counting, ints, sharing
 
 BUCKETS = 64
 KEYS = pa.schema([("host", pa.int64()), ("user", pa.int64())])
@@ -37,3 +37,23 @@ def test_rows_have_their_buckets_whichever_arrays_are_shared(routing: list[str],
         assert two.bucket(two.live()).tolist() == buckets[moved].tolist()
         assert set(buckets[kept]) == set(buckets[buckets >= 40])
         assert sorted([*kept, *moved]) == users[(users < 70) | (buckets >= 20)].tolist()
+
+
+def test_a_slab_that_moved_unshared_is_shared_when_it_moves_again() -> None:
+    with sharing(0):
+        one, two = counting(5000), counting(0)
+        two.absorb(between_processes(one.release(range(200))))
+    with sharing(60):
+        _, first = carried(two.release(range(100)))
+        _, second = carried(one.release(range(200, 220)))
+    assert max(first, second) < 20_000
+
+
+def test_a_slab_that_was_too_empty_is_shared_when_it_moves() -> None:
+    with sharing(60):
+        table = counting(50_000)
+        table.remove(table.find([ints(range(45_000))]))
+        table.commit()
+        assert len(table._slabs.views) == 1
+        _, copied = carried(table.release(range(100)))
+    assert copied < 20_000
