@@ -98,14 +98,14 @@ def value_of(table: KeyedTable, key: Any) -> int | None:
 
 
 @contextmanager
-def sharing(most: int, from_items: int = 1) -> Iterator[None]:
+def sharing(most: int, from_items: int = 1) -> Iterator[shared_arrays._Blocks]:
     """Be a process that may have so many arrays in shared memory, and has none yet."""
     blocks = shared_arrays._Blocks()
     blocks.most = most
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_arrays, "_blocks", blocks)
         patch.setattr(shared_arrays, "SHARED_FROM_ITEMS", from_items)
-        yield
+        yield blocks
 
 
 def between_processes(handover: Handover) -> Handover:

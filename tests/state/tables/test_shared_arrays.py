@@ -8,7 +8,9 @@ import pytest
 
 from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.columns.key_words import Mask
+from anabranch.state.tables.change_log import ChangeLog
 from anabranch.state.tables.keyed_table import KeyedTable
+from anabranch.state.tables.shared_arrays import shared
 from tests.state.tables.tables import between_processes, carried, counting, ints, sharing
 
 BUCKETS = 64
@@ -57,3 +59,13 @@ def test_a_slab_that_was_too_empty_is_shared_when_it_moves() -> None:
         assert len(table._slabs.views) == 1
         _, copied = carried(table.release(range(100)))
     assert copied < 20_000
+
+
+def test_the_change_log_is_not_in_shared_memory() -> None:
+    with sharing(60) as blocks:
+        moved = shared(np.zeros(1000))
+        log = ChangeLog((0,), kept=True)
+        log.touch(np.arange(500), 1000)
+        log.follow(np.arange(10), np.arange(1500, 1510), 2000)
+        assert len(blocks) == 1
+        del moved
