@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -69,3 +72,21 @@ def test_the_change_log_is_not_in_shared_memory() -> None:
         log.follow(np.arange(10), np.arange(1500, 1510), 2000)
         assert len(blocks) == 1
         del moved
+
+
+def test_a_worker_may_open_as_many_files_as_the_system_allows_and_shares_half_of_them() -> None:
+    program = """
+import os, resource
+import numpy as np
+from anabranch.state.tables.shared_arrays import allow_sharing, reference, shared
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 400))
+allow_sharing()
+arrays = [shared(np.zeros(100_000, np.bool_)) for _ in range(200)]
+files = [open(os.devnull) for _ in range(150)]
+print(sum(reference(array) is not None for array in arrays))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "100\n"
