@@ -14,6 +14,8 @@ import pytest
 
 from anabranch.engines.local.arena import Arena
 from anabranch.engines.local.mesh import Lost, Mesh, connect_pair
+from anabranch.state.tables.shared_arrays import shared
+from tests.state.tables.tables import sharing
 
 LIMIT_S = 60.0
 
@@ -124,6 +126,36 @@ def test_a_received_array_stays_as_it_is_while_others_come_and_go(meshes):
         assert delivered(meshes[0], meshes[1], np.full(10_000, number))[0] == number
         pass_releases(meshes)
     assert set(kept) == {1}
+
+
+def test_shared_arrays_are_mapped_up_to_a_limit_and_copied_beyond(meshes):
+    with sharing(3):
+        arrays = [shared(np.full(1000, number)) for number in range(3)]
+        meshes[0].send(1, arrays, by_value=True)
+        meshes[0].flush()
+    with sharing(1) as blocks:  # as in the other process
+        [(_, received)] = meshes[1].poll(LIMIT_S)
+        assert [int(array[0]) for array in received] == [0, 1, 2]
+        assert len(blocks) == 1
+        for array in arrays:
+            array[0] = 7
+        assert [int(array[0]) for array in received] == [7, 1, 2]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
+def test_a_shared_array_that_was_copied_is_copied_anew_when_it_arrives_again(meshes):
+    received = []
+    with sharing(1):
+        array = shared(np.zeros(1000))
+    before = len(os.listdir("/proc/self/fd"))
+    for value in range(3):
+        array[0] = value
+        meshes[0].send(1, array, by_value=True)
+        meshes[0].flush()
+        with sharing(0):
+            received += [message for _, message in meshes[1].poll(LIMIT_S)]
+    assert [float(array[0]) for array in received] == [0.0, 1.0, 2.0]
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_slots_of_a_worker_that_is_lost_become_free(meshes):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from anabranch.state.tables.keyed_table import KeyedTable, TableDelta
+from anabranch.engines.local.mesh import packed
+from anabranch.state.tables import shared_arrays
+from anabranch.state.tables.keyed_table import Handover, KeyedTable, TableDelta
+from anabranch.state.tables.shared_arrays import Block
 
 BUCKETS = 8
 INT64 = pa.int64()
@@ -89,3 +95,28 @@ def texts(values: Any) -> pa.Array:
 def value_of(table: KeyedTable, key: Any) -> int | None:
     (slot,) = table.find([pa.array([key], table.key_schema.field(0).type)])
     return None if slot < 0 else int(table.get("n", np.array([slot]))[0])
+
+
+@contextmanager
+def sharing(most: int, from_items: int = 1) -> Iterator[shared_arrays._Blocks]:
+    """Be a process that may have so many arrays in shared memory, and has none yet."""
+    blocks = shared_arrays._Blocks()
+    blocks.most = most
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_arrays, "_blocks", blocks)
+        patch.setattr(shared_arrays, "SHARED_FROM_ITEMS", from_items)
+        yield blocks
+
+
+def between_processes(handover: Handover) -> Handover:
+    """Carry what a process gets that has the same shared memory mapped, and nothing else."""
+    return carried(handover)[0]
+
+
+def carried(handover: Handover) -> tuple[Handover, int]:
+    """Carry a hand-over between processes; returns how many bytes were copied, too."""
+    buffers: list[pickle.PickleBuffer] = []
+    blocks: list[Block] = []
+    data = packed(handover, buffers.append, by_value=True, take_block=blocks.append)
+    copied = [bytearray(buffer.raw()) for buffer in buffers]
+    return pickle.loads(data, buffers=copied), len(data) + sum(map(len, copied))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -13,25 +12,26 @@ import pytest
 from hypothesis import given
 
 from anabranch.columns.hashing import bucket_of, hash_columns
-from anabranch.engines.local.mesh import packed
 from anabranch.state.tables import keyed_table as table_module
-from anabranch.state.tables import shared_arrays
 from anabranch.state.tables import slab_set as slabs_module
 from anabranch.state.tables.keyed_table import Handover, KeyedTable, TableDelta
-from anabranch.state.tables.shared_arrays import Block
 from tests.state.tables.tables import (
     BUCKETS,
     KEY_TYPES,
     VALUES,
+    between_processes,
     canonical,
     colliding,
     columns,
     contents,
     key_schema,
+    sharing,
 )
 
-MOST_BLOCKS = 60
-"""Arrays in shared memory at a time: a script may need more, and then has some of either kind."""
+FIXED = pa.schema([("n", pa.int64()), ("tags", pa.int64())])
+"""Values that can lie in shared memory, all of them; of VALUES, the lists are always copied."""
+SOME_BLOCKS, MANY_BLOCKS = 6, 60
+"""Numbers of arrays in shared memory at a time. A slab of integers has 7 with its index."""
 
 Carry = Callable[[Handover], Handover]
 
@@ -39,16 +39,27 @@ Carry = Callable[[Handover], Handover]
 class Model:
     """Several tables that own buckets between them, and the dict they should add up to."""
 
-    def __init__(self, types: list[pa.DataType], tables: int, carry: Carry) -> None:
-        self.types, self.carry = types, carry
+    def __init__(
+        self, types: list[pa.DataType], values: pa.Schema, tables: int, carry: Carry
+    ) -> None:
+        self.types, self.values, self.carry = types, values, carry
         self.schema = key_schema(types)
-        self.tables = [KeyedTable(self.schema, VALUES, BUCKETS) for _ in range(tables)]
+        self.tables = [self.table() for _ in range(tables)]
         self.owner = [bucket % tables for bucket in range(BUCKETS)]
         self.travelling: list[tuple[Handover, int]] = []
         self.expected: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         # What a store of deltas would hold, all tables writing to it at the same barriers.
-        self.stored = KeyedTable(self.schema, VALUES, BUCKETS)
+        self.stored = self.table()
         self.clock = 0
+
+    def table(self) -> KeyedTable:
+        return KeyedTable(self.schema, self.values, BUCKETS)
+
+    def tagged(self, old: Any) -> Any:
+        """The last two times that a key was counted, in a list or in one number."""
+        if self.values is VALUES:
+            return [*(old or [])[-1:], self.clock]
+        return int(old or 0) % 1000 * 1000 + self.clock
 
     def shares(self, keys: list[tuple[Any, ...]]) -> list[tuple[KeyedTable, list[tuple[Any, ...]]]]:
         if not keys:
@@ -69,12 +80,12 @@ class Model:
             assert groups.fresh.tolist() == [key not in self.expected for key in order]
             times = np.bincount(groups.codes, minlength=len(order))
             table.set("n", groups.slots, table.get("n", groups.slots) + times)
-            tags = [[*(old or [])[-1:], self.clock] for old in table.get("tags", groups.slots)]
+            tags = [self.tagged(old) for old in table.get("tags", groups.slots)]
             table.set("tags", groups.slots, tags)
             table.stamp(groups.slots, self.clock)
             for key, more in zip(order, times.tolist(), strict=True):
-                n, old, _ = self.expected.get(key, (0, [], 0))
-                self.expected[key] = (n + more, [*old[-1:], self.clock], self.clock)
+                n, old, _ = self.expected.get(key, (0, None, 0))
+                self.expected[key] = (n + more, self.tagged(old), self.clock)
 
     def look(self, keys: list[tuple[Any, ...]]) -> None:
         for table, share in self.shares(keys):
@@ -108,7 +119,7 @@ class Model:
 
     def renew(self, order: list[int]) -> None:
         """Every bucket goes to a new table of the same place, a few at a time."""
-        fresh = [KeyedTable(self.schema, VALUES, BUCKETS) for _ in self.tables]
+        fresh = [self.table() for _ in self.tables]
         # Deltas are asked for by version, and the new tables start with versions of their own.
         self.checkpoint()
         for bucket in order:
@@ -160,20 +171,13 @@ def by_reference(handover: Handover) -> Handover:
     return handover
 
 
-def between_processes(handover: Handover) -> Handover:
-    """Carry what a process gets that has the same shared memory mapped, and nothing else."""
-    buffers: list[pickle.PickleBuffer] = []
-    blocks: list[Block] = []
-    data = packed(handover, buffers.append, by_value=True, take_block=blocks.append)
-    copied = [bytearray(buffer.raw()) for buffer in buffers]
-    received: Handover = pickle.loads(data, buffers=copied)
-    return received
-
-
 def play(
-    types: list[pa.DataType], script: list[tuple[Any, ...]], carry: Carry = by_reference
+    types: list[pa.DataType],
+    script: list[tuple[Any, ...]],
+    values: pa.Schema = VALUES,
+    carry: Carry = by_reference,
 ) -> None:
-    model = Model(types, tables=3, carry=carry)
+    model = Model(types, values, tables=3, carry=carry)
     for name, *arguments in script:
         getattr(model, name)(*arguments)
     model.checkpoint()
@@ -187,19 +191,21 @@ def test_tables_that_share_buckets_add_up_to_one_dict(name: str, data: st.DataOb
     play(types, data.draw(steps(keys)))
 
 
-@pytest.mark.parametrize("shared_from_items", [1, 65, 10_000], ids=["all", "large", "none"])
+@pytest.mark.parametrize(
+    ("most", "from_items"),
+    [(MANY_BLOCKS, 1), (SOME_BLOCKS, 1), (MANY_BLOCKS, 65), (0, 1)],
+    ids=["all", "some", "large", "none"],
+)
+@pytest.mark.parametrize("values", [FIXED, VALUES], ids=["fixed", "lists"])
 @pytest.mark.parametrize("name", ["int64", "string"])
 @given(data=st.data())
 def test_tables_of_several_processes_add_up_to_one_dict(
-    name: str, shared_from_items: int, data: st.DataObject
+    name: str, values: pa.Schema, most: int, from_items: int, data: st.DataObject
 ) -> None:
     types, keys = KEY_TYPES[name]
     script = data.draw(steps(keys))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_arrays, "SHARED_FROM_ITEMS", shared_from_items)
-        patch.setattr(shared_arrays._blocks, "most", MOST_BLOCKS)
-        patch.setattr(shared_arrays._blocks, "in_use", False)
-        play(types, script, between_processes)
+    with sharing(most, from_items):
+        play(types, script, values, between_processes)
 
 
 @given(data=st.data())

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from anabranch.engines.local.arena import Arena, Mappings, Slot
 from anabranch.engines.local.wire import Wire
-from anabranch.state.tables.shared_arrays import Block, map_block, reference
+from anabranch.state.tables.shared_arrays import Block, Memory, receive_block, reference
 
 COORDINATOR = 0
 """The number of the user's process; workers have the numbers from 1."""
@@ -61,7 +61,7 @@ class _Peer:
     def __init__(self, number: int, wire: Wire) -> None:
         self.number, self.wire = number, wire
         self.has_segments: set[int] = set()
-        self.blocks: list[Block] = []  # what the next message refers to
+        self.blocks: list[Memory] = []  # what the next message refers to
         self.holds: set[int] = set()
         self.is_watched_for_space = False
 
@@ -323,7 +323,7 @@ class Mesh:
                     peer.holds.discard(slot_id)
             elif kind == BLOCK:
                 id_, size = _BLOCK.unpack(body)
-                peer.blocks.append(map_block(id_, descriptors[0], size))
+                peer.blocks.append(receive_block(id_, descriptors[0], size))
             elif kind == INTRODUCTION:
                 self.connect(int(bytes(body)), socket.socket(fileno=descriptors[0]))
             else:

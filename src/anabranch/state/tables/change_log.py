@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from anabranch.columns.hashing import bucket_of, hash_columns
 from anabranch.columns.key_words import Ints, Mask
-from anabranch.state.tables.shared_arrays import grown
 
 Keys = list[pa.Array]
 
@@ -68,8 +67,7 @@ class ChangeLog:
         """Rows were inserted or changed; `capacity` is how many slots there are room for."""
         if not self._kept or not len(slots):
             return
-        if capacity > len(self._last):
-            self._last = grown(self._last, capacity)
+        self._reach(capacity)
         opened = self.version + 1
         stale = self._last.take(slots) != opened
         fresh = slots if stale.all() else slots[stale]
@@ -125,8 +123,7 @@ class ChangeLog:
         """Rows moved from some slots to others, which were not used."""
         if not self._kept or not self._any_touched():
             return
-        if capacity > len(self._last):
-            self._last = grown(self._last, capacity)
+        self._reach(capacity)
         versions = self._last.take(old)
         for number, log in self._versions.items():
             moved = new[versions == number]
@@ -146,6 +143,12 @@ class ChangeLog:
             log.touched = [slots[slots >= 0] for slots in moved]
             for slots in log.touched:
                 self._last[slots] = number
+
+    def _reach(self, capacity: int) -> None:
+        if capacity > len(self._last):
+            longer = np.zeros(capacity, np.int32)  # not shared memory: it never travels
+            longer[: len(self._last)] = self._last
+            self._last = longer
 
     def _any_touched(self) -> bool:
         return any(log.touched for log in self._versions.values())

@@ -10,6 +10,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -20,6 +21,8 @@ import numpy.typing as npt
 Scalar = TypeVar("Scalar", bound=np.generic)
 SHARED_FROM_ITEMS = 1 << 15
 """Arrays that are shorter are copied faster than they are mapped."""
+MOST_BLOCKS = 1 << 14
+"""Each is a mapping, of which Linux allows a process 65,530."""
 
 
 class Block(mmap.mmap):
@@ -27,7 +30,8 @@ class Block(mmap.mmap):
 
     Attributes:
         id: Names the block in every process that has it mapped.
-        descriptor: Its file, open as long as this object lives.
+        descriptor: The descriptor of its file, which is open as long as this object lives.
+            `mmap` keeps a second one of its own.
     """
 
     id: bytes
@@ -41,7 +45,7 @@ class _Blocks(WeakValueDictionary[bytes, Block]):
     """The blocks that this process has mapped.
 
     Attributes:
-        most: From so many on, no more are made; 0 where no other process shares them.
+        most: From so many on, arrays are copied; 0 where no other process shares them.
         in_use: Whether new arrays are shared from the start.
     """
 
@@ -49,17 +53,25 @@ class _Blocks(WeakValueDictionary[bytes, Block]):
     in_use = False
 
 
+Memory = Block | npt.NDArray[np.uint8]
+
 _blocks = _Blocks()
+_copies: WeakValueDictionary[bytes, npt.NDArray[np.uint8]] = WeakValueDictionary()
 
 
 def allow_sharing() -> None:
-    """Let `shared` share arrays, none of which is shared yet.
+    """Let `shared` share arrays of this process, a worker's; none of them is shared yet.
 
-    A block keeps a file open, so that only a part of the files that a process may open is used.
+    Raises the limit of open files from the usual 1024 to what the system allows. Blocks get half of
+    them, two descriptors each.
     """
     import resource  # Windows has none
 
-    _blocks.most, _blocks.in_use = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, False
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS allows fewer than it reports
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _blocks.most, _blocks.in_use = min(files // 4, MOST_BLOCKS), False
 
 
 def shared(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
@@ -103,16 +115,19 @@ def reference(value: object) -> tuple[Block, tuple[Callable[..., object], Any]] 
     return block, (_array_of, (block.id, value.dtype.str, value.size))
 
 
-def map_block(id_: bytes, descriptor: int, size: int) -> Block:
-    """Return the block with an id, which the caller must keep; the descriptor belongs to it."""
-    found = _blocks.get(id_)
-    if found is not None:
-        os.close(descriptor)
-        return found
-    block = Block(descriptor, size)
-    block.id, block.descriptor = id_, descriptor
-    _blocks[id_] = block
-    return block
+def receive_block(id_: bytes, descriptor: int, size: int) -> Memory:
+    """Map the block with an id, or copy it where this process has as many as it may.
+
+    Takes the descriptor over. The caller keeps the result until it has unpickled the arrays.
+    """
+    memory: Memory | None = _blocks.get(id_)
+    if memory is None and len(_blocks) < _blocks.most:
+        return _mapped(id_, descriptor, size)
+    if memory is None:
+        # If the block arrives again, it is copied anew: others may have written to it by then.
+        memory = _copies[id_] = np.frombuffer(mmap.mmap(descriptor, size), np.uint8).copy()
+    os.close(descriptor)
+    return memory
 
 
 def shared_file(size: int) -> int:
@@ -137,8 +152,16 @@ def _may_share(size: int, dtype: np.dtype[Any]) -> bool:
 
 def _new(size: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     length = size * dtype.itemsize
-    return np.ndarray(size, dtype, map_block(uuid4().bytes, shared_file(length), length))
+    return np.ndarray(size, dtype, _mapped(uuid4().bytes, shared_file(length), length))
+
+
+def _mapped(id_: bytes, descriptor: int, size: int) -> Block:
+    block = Block(descriptor, size)
+    block.id, block.descriptor = id_, descriptor
+    _blocks[id_] = block
+    return block
 
 
 def _array_of(id_: bytes, dtype: str, size: int) -> npt.NDArray[Any]:
-    return np.ndarray(size, dtype, _blocks[id_])
+    block = _blocks.get(id_)
+    return np.ndarray(size, dtype, _copies[id_] if block is None else block)

@@ -7,8 +7,9 @@ slots at or above their bucket's floor, and below the size, are this slab's rows
 back to a slab over the same arrays, the floors are all that changes.
 
 Only one of the slabs over the same arrays may insert, the one that `grows`. Slots below its highest
-floor are not used again, so that no new row is hidden. As long as others share its arrays it must
-not replace them: whoever inserts asks `has_room` first. `compacted` gets rid of what is hidden.
+floor are not used again, so that no new row is hidden. A slab that may have twins over its arrays
+must not replace them by larger ones: whoever inserts asks `has_room` first. `compacted` gets rid of
+what is hidden.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Slab:
         self._floor: Ints = np.zeros(buckets, np.int64)
         self._has_hidden = False
         self.counts: Ints = np.zeros(buckets, np.int64)
-        self.grows, self.shared = True, False
+        self.grows, self.has_twins = True, False
         self._lineage = uuid4()  # slabs over the same arrays have the same
         self._due: DueIndex | None = None  # made when somebody asks what is due
         self._settled_to = 0
@@ -101,7 +102,7 @@ class Slab:
         rows = self.rows
         if self.size <= 1024:
             return False
-        if not self.shared:
+        if not self.has_twins:
             return 2 * (self.size - rows - len(self._free)) > self.size or 8 * rows < self.size
         few = rows <= _FEW_ROWS or 8 * rows < self.size
         return few and 2 * int(np.count_nonzero(self.alive[: self.size])) < self.size
@@ -221,10 +222,9 @@ class Slab:
     def share(self) -> None:
         """Move the arrays into memory that other processes can map, before a hand-over.
 
-        What other slabs of this process refer to stays where it is, and is copied.
+        Twins in this process keep the arrays that they have. No two own the same row, so that this
+        slab's rows may as well lie elsewhere.
         """
-        if self.shared:
-            return
         for store in self.keys:
             store.share()
         self.values = [shared(column) for column in self.values]
@@ -247,38 +247,41 @@ class Slab:
         view._due = None if self._due is None else self._due.shared()
         view._settled_to = 0
         view.stop_growing()
-        self.shared = True
+        view.has_twins = self.has_twins = True
         self.hide(owned)
         return view
 
     def stop_growing(self) -> None:
         """From now on rows are read, written and taken out, but none is inserted."""
-        self.grows = False
+        self.grows, self._free = False, NO_SLOTS
         # A row that is taken out stays in the index, so look-ups have to see whether it is alive.
-        self._has_hidden = self.shared = True
+        self._has_hidden = True
 
     def is_part_of(self, other: Slab) -> bool:
-        """Whether both are over the same arrays.
+        """Whether both are over the same arrays, as far as all owners of rows write to them.
 
-        Slabs that were pickled are where all of their arrays went through shared memory.
+        Of a slab from another process, any array may be a copy. Keys, hashes and index are written
+        by the slab that grows alone, so that copies of these do no harm; see `join`.
         """
         return self._lineage == other._lineage and self._written() == other._written()
 
     def _written(self) -> list[int]:
-        """Return the addresses of the arrays that are written to in place."""
+        """Return the addresses of the arrays that all owners of rows write to."""
         arrays = (self.alive, self.times, *self.values)
         return [array.__array_interface__["data"][0] for array in arrays]
 
     def join(self, part: Slab) -> None:
         """Take over the rows of another slab over the same arrays; only this one may grow."""
-        if part.size > self.size:  # what was inserted since is known to the younger one
+        if part.size > self.size:
+            # The younger one knows what was inserted since, also where its arrays are copies.
             self._floor[self.counts == 0] = part.size
             self.size, self.keys, self._index = part.size, part.keys, part._index
+            self._hashes, self._routes = part._hashes, part._routes
         theirs = part.counts > 0
         self._floor[theirs] = part._floor[theirs]
         self.counts = self.counts + part.counts
         self._settled_to = 0
-        self._has_hidden = self.shared = True
+        self._has_hidden = self.has_twins = True
         if self._due is None or part._due is None:
             self._due = None  # made anew when somebody asks
         else:

@@ -289,7 +289,7 @@ class Slabs:
 
     def _make_room(self, rows: int) -> None:
         """Arrays that others share are not replaced by larger ones: new rows go elsewhere."""
-        if self.own.shared and not self.own.has_room(rows):
+        if self.own.has_twins and not self.own.has_room(rows):
             self._retire()
 
     def _retire(self) -> None:
