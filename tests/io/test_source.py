@@ -41,6 +41,7 @@ class Strange(Numbers):
 
     schema, bounded, order = pa.schema([("y", pa.string())]), False, None
     pushed, one_reader, arrivals = True, True, SimpleNamespace(latest=object())
+    interleaved, idle_after_s = True, 5.0
 
     def parts(self) -> tuple[str, ...]:
         return ("strange",)
@@ -84,7 +85,9 @@ def test_a_source_that_inherits_need_not_define_what_has_a_default():
 def test_one_that_lacks_members_is_refused_with_their_names_and_what_to_inherit():
     with pytest.raises(BuildError) as refusal:
         ab.Flow("sums").source("numbers", SixMembers())
-    assert refusal.value.got == "SixMembers without pushed, one_reader, arrivals, extent"
+    assert refusal.value.got == (
+        "SixMembers without pushed, interleaved, idle_after_s, one_reader, arrivals, extent"
+    )
     assert "inherit from anabranch.io.Source" in refusal.value.remedy
     assert all(name in refusal.value.remedy for name in DEFAULTS)
 
