@@ -30,7 +30,6 @@ def holds(case: Case) -> None:
 
 @sampled
 @pytest.mark.timeout(0)
-@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_run_equals_the_sequential_run(shard: int) -> None:
     law(cases(arrivals=Arrivals.SOME), None if SOAK else shard, CASES // SHARDS)()

@@ -326,7 +326,6 @@ MUTATIONS: dict[Callable[[Patch], None], bool | None] = {
 
 @pytest.mark.parametrize("mutate", MUTATIONS)
 @pytest.mark.timeout(300)
-@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 def test_the_law_fails_when_the_runtime_is_broken(
     mutate: Callable[[Patch], None], monkeypatch: Patch
 ) -> None:
