@@ -127,6 +127,12 @@ class Model:
             fresh[place].absorb(self.carry(self.tables[place].release([bucket])))
         self.tables = fresh
 
+    def trickle(self, keys: list[tuple[Any, ...]], target: int) -> None:
+        """Every bucket goes to one table, one at a time, and rows are counted in between."""
+        for bucket in range(BUCKETS):
+            self.count(keys[bucket::BUCKETS])
+            self.move({bucket}, target)
+
     def settle(self, most: int) -> None:
         for table in self.tables:
             assert table.settle(most) <= most
@@ -159,6 +165,7 @@ def steps(keys: list[tuple[Any, ...]]) -> st.SearchStrategy[list[tuple[Any, ...]
             st.tuples(st.just("expire"), st.integers(0, 20)),
             st.tuples(st.just("move"), st.sets(st.integers(0, BUCKETS - 1)), st.integers(0, 2)),
             st.tuples(st.just("renew"), st.permutations(range(BUCKETS))),
+            st.tuples(st.just("trickle"), st.permutations(keys), st.integers(0, 2)),
             st.tuples(st.just("settle"), st.integers(1, 5)),
             st.tuples(st.just("checkpoint")),
             st.tuples(st.just("check")),
