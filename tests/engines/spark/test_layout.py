@@ -66,6 +66,15 @@ def test_rows_that_are_read_side_by_side_are_written_in_the_tasks_that_read_them
     assert layout(flow, plan.with_replicas("out", 2)).tasks == (3, 2)
 
 
+def test_a_sink_at_which_tuples_wait_is_a_stage_of_its_own():
+    flow = Flow("copied")
+    flow.source("s", ROWS).sink("out", ab.collect())
+    plan = Plan.sequential(flow).with_source("s", replicas=2).with_replicas("out", 2)
+    assert layout(flow, plan).tasks == (2,)
+    assert layout(flow, plan, {"s"}).tasks == (2,)
+    assert layout(flow, plan, {"out"}).tasks == (2, 2)
+
+
 def test_a_plan_with_one_replica_of_everything_is_one_task_without_a_shuffle():
     flow = chain()
     found = layout(flow, Plan.sequential(flow))

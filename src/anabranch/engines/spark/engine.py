@@ -341,7 +341,6 @@ class SparkEngine:
             version,
             done,
             self._skipped.note(done.outcome.reports),
-            self._program.layout(done.plan),
             {name: self._batches.intake.backlog(name, at_s) for name in done.read},
             (self._latency_ms, self._latency_ms),  # results of a batch are visible at once
             _commit_s(self._query),

@@ -3,10 +3,14 @@
 A stage is a wave of tasks behind a shuffle. A region opens a stage only where its tuples have to be
 dealt out anew; where every tuple would stay in the task that made it, the region *joins* that task
 and no shuffle is paid. So the plan with one replica of everything is one task per source chain.
+
+A sink that joined readers knows only how far its own reader has come. While tuples wait at its
+gates, because another engine has read them ahead, it is a stage of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from anabranch.flow import Flow
@@ -96,8 +100,13 @@ class StageLayout:
         ]
 
 
-def layout(flow: Flow, plan: Plan) -> StageLayout:
+def layout(flow: Flow, plan: Plan, waiting: Collection[str] = ()) -> StageLayout:
     """Lay a plan out over stages and tasks.
+
+    Args:
+        flow: The application.
+        plan: The plan.
+        waiting: Regions at whose gates tuples wait; they join no other.
 
     Example:
         >>> from anabranch.apps import word_count
@@ -125,7 +134,8 @@ def layout(flow: Flow, plan: Plan) -> StageLayout:
             else plan.region(region.name).replicas
         )
         producers = [producer for _, producer, _, _ in entering]
-        joined = len(producers) == 1 and _stays(flow, region, replicas, producers[0])
+        alone = region.name in waiting or len(producers) != 1
+        joined = not alone and _stays(flow, region, replicas, producers[0])
         if joined:
             home = producers[0]
             station = replace(home, region=region, joined=True)
