@@ -64,6 +64,13 @@ def test_parts_that_are_shorter_than_a_range_are_dealt_out_in_turn(
     assert owners.tolist() == [part % replicas for part in range(18)]
 
 
+@given(st.builds(Ranges, st.sampled_from([1, 2, 8]), st.integers(1, 5)), st.integers(1, 200))
+def test_the_share_of_a_replica_is_that_of_the_rows_that_it_owns(found: Ranges, rows: int) -> None:
+    owned = np.bincount(found.owners(np.arange(rows)), minlength=found.replicas)
+    shares = [found.share(replica, rows) for replica in range(found.replicas)]
+    assert shares == pytest.approx((owned / rows).tolist())
+
+
 def test_the_end_is_the_end_for_every_replica() -> None:
     assert Ranges(4, 3).frontier(2, end(7)) == end(7)
 

@@ -55,6 +55,19 @@ class Ranges:
         owners: Ints = (row // self.rows + part) % self.replicas
         return owners
 
+    def share(self, replica: int, rows: int) -> float:
+        """Return the share of a replica in the first rows of a part.
+
+        Example:
+            >>> [Ranges(rows=4, replicas=2).share(replica, 10) for replica in range(2)]
+            [0.6, 0.4]
+        """
+        if not rows:
+            return 1 / self.replicas
+        rounds, rest = divmod(rows, self.rows * self.replicas)
+        last = min(max(rest - replica * self.rows, 0), self.rows)
+        return (rounds * self.rows + last) / rows
+
     def frontier(self, replica: int, frontier: Root) -> Root:
         """Return how far a stream that has reached a frontier has come for one replica.
 

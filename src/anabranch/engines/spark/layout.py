@@ -21,7 +21,11 @@ from anabranch.planning.regions import (
     needs_order,
     region_edges,
     regions,
+    sources_of,
 )
+
+RANGES_A_BATCH = 2
+"""Ranges of each batch that a replica of a sink gets at least: then all have something to do."""
 
 
 @dataclass(frozen=True)
@@ -168,3 +172,25 @@ def _stays(flow: Flow, region: Region, replicas: int, producer: RegionStage) -> 
     # Each task reads a run of the source's rows, and what it makes of them is a run as well.
     runs = producer.sliced and not producer.pushed and replicas == producer.replicas
     return runs or not needs_order(flow, region)
+
+
+def with_ranges(flow: Flow, plan: Plan) -> Plan:
+    """Return the plan with ranges that divide every batch among the replicas of a sink.
+
+    Sinks that join the tasks of their readers write slices instead; their ranges stay.
+
+    Example:
+        >>> import anabranch as ab
+        >>> flow = ab.Flow("copy")
+        >>> _ = flow.source("rows", ab.memory([{"x": 1}])).sink("out", ab.collect())
+        >>> plan = Plan.sequential(flow).with_source("rows", batch_rows=100_000)
+        >>> with_ranges(flow, plan.with_replicas("out", 2)).region("out").range_rows
+        16384
+    """
+    wide = [name for name in flow.sinks() if plan.region(name).replicas > 1]
+    stations = layout(flow, plan).stations if wide else {}
+    for name in (each for each in wide if not stations[each].joined):
+        [source] = sources_of(flow, flow.graph.steps[name])
+        most = plan.source(source).most_rows // (RANGES_A_BATCH * plan.region(name).replicas)
+        plan = plan.with_range_rows(name, 1 << max(most.bit_length() - 1, 0))
+    return plan
