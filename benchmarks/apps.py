@@ -32,6 +32,7 @@ from spark_baselines import CORES, spark
 
 import anabranch as ab
 from anabranch.apps import APPS
+from anabranch.engines.spark.layout import with_ranges
 from anabranch.flow import Flow
 from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
@@ -148,6 +149,7 @@ class Turns:
         """Rows a second on Spark, without the first batch."""
         work = self._work("ours")
         flow = self.files.flow(work / "out")
+        plan = with_ranges(flow, plan)
         handle = ab.start(flow, plan=plan, session=self.session, checkpoint=work / "checkpoint")
         handle.await_termination()
         told = handle.engine.query.recentProgress[: self.files.batches]

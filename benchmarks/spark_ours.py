@@ -11,6 +11,7 @@ from word_data import Pass, WordFiles
 
 import anabranch as ab
 from anabranch.apps.word_count import split
+from anabranch.engines.spark.layout import with_ranges
 from anabranch.events import Event, Observed
 from anabranch.planning.plan import Plan
 from anabranch.planning.starting import side_by_side
@@ -62,4 +63,5 @@ def word_count(files: WordFiles, out: Path, emit: str) -> tuple[ab.Flow, Plan]:
         .aggregate("count", key="word", n=ab.count(), emit=emit)
         .sink("out", ab.parquet(out))
     )
-    return flow, side_by_side(flow, CORES, batch_rows=files.lines_a_batch)
+    plan = side_by_side(flow, CORES, batch_rows=files.lines_a_batch)
+    return flow, with_ranges(flow, plan)

@@ -33,6 +33,7 @@ from speedup_plans import NamedPlan, balanced, batch_sizes, plans_for_one, plans
 from speedup_report import DISTURBED, HEADER, BaselineDiffers, Row, compared, judge, line
 from speedup_run import MeasurementFailed, Outcome, Task, in_child, wait_for_quiet
 
+from anabranch.engines.spark.layout import with_ranges
 from anabranch.flow import Flow
 
 CORES = 2
@@ -130,7 +131,10 @@ class Bench:
 
     def _for_two(self, flow: Flow, sizes: Sequence[int], one: Choice) -> list[NamedPlan]:
         usual = one.plan.plan.sources[0].batch_rows
-        return plans_for_two(flow, CORES, sizes, usual, one.outcome.busy_s)
+        plans = plans_for_two(flow, CORES, sizes, usual, one.outcome.busy_s)
+        if self._engine != "spark":
+            return plans
+        return [replace(each, plan=with_ranges(flow, each.plan)) for each in plans]
 
     def _best_for_two(self, plans: Sequence[NamedPlan]) -> Choice:
         best = self._best(plans, cores=CORES)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from anabranch.adapt.controller import Controller
 from anabranch.adapt.guards import threads
 from anabranch.adapt.history import Limits
-from anabranch.adapt.policies.auto import Auto
+from anabranch.adapt.policies.auto import Auto, halfway
 from anabranch.adapt.topology import Topology
 from anabranch.graph import StateKind
 from anabranch.planning.plan import Plan
@@ -284,6 +284,14 @@ def test_a_revert_restores_the_plan_exactly(system: Modelled) -> None:
         elif decision.outcome == "reverted" and not instead and place + 1 < len(plans):
             place += 1
             assert plans[place] == before
+
+
+def test_half_of_a_step_has_the_ranges_of_the_whole_one() -> None:
+    whole = Plan.sequential(Modelled(PARSE_COUNT_TOP).flow)
+    sink = whole.regions[-1].region
+    wide = whole.with_replicas(sink, 5).with_range_rows(sink, 64)
+    half = halfway(whole, wide)
+    assert half == whole.with_replicas(sink, 3).with_range_rows(sink, 64)
 
 
 @pytest.mark.parametrize("cores", [1, 2])

@@ -5,6 +5,8 @@ The batches of the Spark engine run without Spark here; `test_portable_checkpoin
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from random import Random
 from shutil import rmtree
@@ -17,6 +19,7 @@ from hypothesis import HealthCheck, given, seed, settings
 import anabranch as ab
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
 from anabranch.engines.checkpoint.manifest import Manifest
+from anabranch.engines.checkpoint.state_files import GATE
 from anabranch.engines.engine import Options
 from anabranch.engines.local import engine as local_engine
 from anabranch.engines.local.engine import LocalEngine
@@ -41,7 +44,9 @@ SHARDS = 2
 CASES = in_soak(120, share=10)
 DEADLINE_S = 20.0
 MOST_LEGS = 8
-PART_ROWS = dict.fromkeys("01234", 12)
+EQUAL = {"0": 12, "1": 12, "2": 12, "3": 12, "4": 12}
+LONG_FIRST = {**EQUAL, "0": 40}
+PAIRS = "k: int64, v: int64"
 
 
 class Stopping(LocalEngine):
@@ -170,17 +175,20 @@ class Scrolls(Source):
 
     schema, bounded, order = pa.schema([("k", pa.int64()), ("v", pa.int64())]), True, "part and row"
 
+    def __init__(self, rows: dict[str, int] = EQUAL) -> None:
+        self._rows = rows
+
     def parts(self) -> tuple[str, ...]:
-        return tuple(PART_ROWS)
+        return tuple(self._rows)
 
     def read(self, part: str, start: int, rows: int) -> Chunk | None:
-        numbers = list(range(start, min(start + rows, PART_ROWS[part])))
+        numbers = list(range(start, min(start + rows, self._rows[part])))
         if not numbers:
             return None
         return Chunk(pa.record_batch({"k": [n % 3 for n in numbers], "v": numbers}, self.schema))
 
     def extent(self, part: str) -> Extent:
-        return Extent(PART_ROWS[part], exact=True, seekable=False)
+        return Extent(self._rows[part], exact=True, seekable=False)
 
 
 @ab.partitioned(key="k", out="k: int64, total: int64")
@@ -197,18 +205,94 @@ def test_spark_goes_on_though_several_parts_are_open(
     flow = Flow("scrolls", buckets=4)
     flow.source("rows", Scrolls()).apply("totals", totals).sink("out", collect())
     plan = Plan.sequential(flow).with_source("rows", batch_rows=2, replicas=3)
+
+    def several_are_open(last: Manifest) -> bool:
+        return len(last.offsets["rows"].open) > 1
+
+    directory = stopped(flow, plan, tmp_path, several_are_open)
+    with OneByOne(flow, directory, plan.with_replicas("totals", 2)) as run:
+        run.to_the_end()
+    assert flow.graph.steps["out"].body.sink.table().to_pylist() == run_sequential(flow).rows("out")
+
+
+def stopped(flow: Flow, plan: Plan, folder: Path, when: Callable[[Manifest], bool]) -> Path:
+    """A checkpoint of a run of the local engine that was stopped when it was like that."""
     for attempt in range(100):
-        directory = tmp_path / str(attempt)
+        directory = folder / str(attempt)
         engine = Stopping(flow, plan, directory, Random(attempt), share=0.05)
         engine.start(lambda event: None)
         assert engine.wait(DEADLINE_S)
         last = Checkpoint.open(directory, flow).last
-        if last is not None and not last.ended and len(last.offsets["rows"].open) > 1:
-            break
-    else:
-        raise AssertionError("never were several parts open")
-    with OneByOne(flow, directory, plan.with_replicas("totals", 2)) as run:
-        run.to_the_end()
+        if last is not None and not last.ended and when(last):
+            return directory
+    raise AssertionError("it was never like that")
+
+
+def straight() -> Flow:
+    """Rows come to the sink as they are read."""
+    flow = Flow("straight")
+    flow.source("rows", Scrolls(LONG_FIRST)).sink("out", collect())
+    return flow
+
+
+def two_ways() -> Flow:
+    """Rows come to the sink as they are read, and once more by a way on which they wait."""
+    flow = Flow("two ways", buckets=4)
+    rows = flow.source("rows", Scrolls(LONG_FIRST))
+    added = rows.apply("totals", totals)
+    alike = added.map("alike", lambda batch: {"k": batch["k"], "v": batch["total"]}, out=PAIRS)
+    rows.union("both", alike).sink("out", collect())
+    return flow
+
+
+def to_the_end_on_local(flow: Flow, directory: Path, plans: list[Plan]) -> None:
+    engine = LocalEngine(flow, plans[0], Options(checkpoint=directory, workers=0))
+    engine.start(lambda event: None)
+    assert engine.wait(DEADLINE_S)
+
+
+def to_the_end_on_spark(flow: Flow, directory: Path, plans: list[Plan]) -> None:
+    """Every batch under another plan."""
+    with OneByOne(flow, directory, plans[0]) as run:
+        for plan in cycle(plans):
+            if run.batches.ended():
+                return
+            run.plan = plan
+            run.next()
+
+
+@pytest.mark.usefixtures("saving_all_the_time")
+@pytest.mark.parametrize("of", [straight, two_ways])
+@pytest.mark.parametrize(
+    ("go_on", "batch_rows", "replicas"),
+    [
+        (to_the_end_on_local, 2, (2,)),
+        (to_the_end_on_local, 2, (3,)),
+        (to_the_end_on_spark, 2, (3,)),
+        (to_the_end_on_spark, 9, (2,)),
+        (to_the_end_on_spark, 40, (2,)),
+        (to_the_end_on_spark, 5, (3, 1, 2, 4)),
+    ],
+)
+def test_rows_that_wait_at_a_sink_go_to_the_replicas_of_their_ranges(
+    tmp_path: Path,
+    of: Callable[[], Flow],
+    go_on: Callable[[Flow, Path, list[Plan]], None],
+    batch_rows: int,
+    replicas: tuple[int, ...],
+) -> None:
+    flow = of()
+    plan = Plan.sequential(flow).with_source("rows", batch_rows=2, replicas=3)
+    plan = plan.with_replicas("out", 2).with_range_rows("out", 4)
+
+    def rows_wait(last: Manifest) -> bool:
+        held = any(file.region == "out" + GATE for file in last.state)
+        return held and len(last.offsets["rows"].open) > 2
+
+    directory = stopped(flow, plan, tmp_path, rows_wait)
+    # Two readers and two replicas of a sink: Spark could write where it reads.
+    plan = plan.with_source("rows", batch_rows=batch_rows, replicas=2)
+    go_on(flow, directory, [plan.with_replicas("out", number) for number in replicas])
     assert flow.graph.steps["out"].body.sink.table().to_pylist() == run_sequential(flow).rows("out")
 
 

@@ -14,7 +14,6 @@ from anabranch.columns.rows import python_rows
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.planning.plan import Plan, RegionPlan
-from anabranch.runtime.channel import Channel
 from anabranch.runtime.coordinator import Coordinator, Passage
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
@@ -158,7 +157,7 @@ class Cluster:
         self.saved.append((epoch, unit.id, unit.channel.snapshot(), list(waiting)))
         return len(self.saved)
 
-    def restore(self, unit: UnitId, channel: Channel, first: bool) -> Sequence[Jumbo | None]:
+    def restore(self, unit: Unit, first: bool) -> Sequence[Jumbo | None]:
         return ()
 
     def watch(self, unit: UnitId, steps: tuple[str, ...]) -> None:

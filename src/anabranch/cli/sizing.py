@@ -23,6 +23,7 @@ from anabranch.cli.finding import (
 from anabranch.cli.planning import EngineName, find_machine
 from anabranch.engines.registry import require_results
 from anabranch.engines.simulator.flows import flow_of
+from anabranch.engines.spark.layout import with_ranges
 from anabranch.engines.spark.model import predicted_batch_s
 from anabranch.errors import PlanError, Subject
 from anabranch.flow import Flow
@@ -197,7 +198,11 @@ def on_spark(
             room = Slots(slots, max(1.0, slots * machine.parallel_share))
 
             def seconds(rows: int) -> float:
-                return predicted_batch_s(flow, plan, known, costs, room, rows)
+                filled = plan
+                for source in plan.sources:
+                    filled = filled.with_source(source.source, batch_rows=rows)
+                ranged = with_ranges(flow, filled)
+                return predicted_batch_s(flow, ranged, known, costs, room, rows)
 
             work_s = known.work * NANOSECONDS[known.unit or "ns"] / 1e9
             return SizedBatches(Answer(chosen, 0.0, 0.0), seconds, work_s)

@@ -15,13 +15,14 @@ from typing import TypeVar
 from anabranch.errors import PlanError, Subject, nearest
 from anabranch.events import Shape
 from anabranch.flow import Flow
+from anabranch.io.reader import PART_SHIFT
 from anabranch.planning.bucket_map import BucketMap, balanced, moved, rebalanced
 from anabranch.planning.regions import Region, RegionKind, regions, shape_of
 from anabranch.planning.typed_json import fitted
 
 DEFAULT_BATCH_ROWS = 65_536
 RANGE_ROWS = 1 << 18
-MOST_RANGE_ROWS = 1 << 40
+MOST_RANGE_ROWS = 1 << PART_SHIFT
 """Positions of two parts of a source are never in one range."""
 Named = TypeVar("Named")
 

@@ -134,16 +134,16 @@ def _in_ranges(flow: Flow, sink: Step) -> bool:
     """
     types = [flow.resolve().types[given] for given in sink.inputs if given is not None]
     numbered = all(each.time is None and each.changelog is None for each in types)
-    single = len(_sources(flow, sink)) == 1
+    single = len(sources_of(flow, sink)) == 1
     return numbered and single and not flow.sinks()[sink.name].traits.dataframes
 
 
-def _sources(flow: Flow, step: Step) -> set[str]:
-    """The sources that reach a step."""
+def sources_of(flow: Flow, step: Step) -> set[str]:
+    """Return the sources that reach a step."""
     if step.role is Role.SOURCE:
         return {step.name}
     upstream = {given.step for given in step.inputs if given is not None}
-    return {name for each in upstream for name in _sources(flow, flow.graph.steps[each])}
+    return {name for each in upstream for name in sources_of(flow, flow.graph.steps[each])}
 
 
 def _chain(flow: Flow, first: str) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from anabranch.graph import Role
 from anabranch.io.source import Source
 from anabranch.planning.regions import RegionKind
 from anabranch.runtime.bucket_loads import BucketLoads
-from anabranch.runtime.channel import Channel
 from anabranch.runtime.layout import Layout, Topology
 from anabranch.runtime.messages import (
     HOME,
@@ -46,7 +45,8 @@ class Site(Protocol):
 
     An implementer must provide a clock, outflows of sinks, and, where epochs are saved, storage:
     what `save` returns goes to the coordinator, and after a restart `restore` brings back exactly
-    what the units of the region had saved, for the buckets and steps of the channel.
+    what the units of the region had saved, for the buckets and steps of the unit's channel, and the
+    unit's share of what waited at their gates.
     """
 
     def now_s(self) -> float:
@@ -58,7 +58,7 @@ class Site(Protocol):
     def save(self, epoch: int, unit: Unit, waiting: Sequence[Jumbo | None]) -> Any:
         """Save the state of a unit that is done with an epoch."""
 
-    def restore(self, unit: UnitId, channel: Channel, first: bool) -> Sequence[Jumbo | None]:
+    def restore(self, unit: Unit, first: bool) -> Sequence[Jumbo | None]:
         """Prepare the state of a new unit; returns what waits at its gate.
 
         Only in the first epoch is there anything to bring back: later, other units hand it over.
@@ -237,7 +237,7 @@ class Host:
                 self._report(Entered(epoch, unit))
             elif unit not in self.units:
                 made = self.units[unit] = self._unit(unit, layout)
-                made.preload(self._site.restore(unit, made.channel, first))
+                made.preload(self._site.restore(made, first))
                 self._await(unit, epoch)
         for unit in list(self.units):
             if self.units[unit].done:
@@ -274,7 +274,7 @@ class Host:
             self._forget(epoch - 1)
             return
         if unit.adopt(layout):
-            self._site.restore(name, unit.channel, False)
+            self._site.restore(unit, False)
         unit.preload(keeps)
         self._await(name, epoch)
         self._try_to_enter(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,15 @@ class Router:
         self._turn += 1
         shares[(self._turn if turn is None else turn) % self.replicas] = jumbo
         return shares
+
+    def add_share(
+        self, waiting: list[Jumbo | None], held: Sequence[Jumbo | None], replica: int
+    ) -> None:
+        """Add to what waits at a replica, by port, its share of what the gate of any one held."""
+        for port, jumbo in enumerate(held):
+            both = (waiting[port], self.route(jumbo, turn=0)[replica])
+            parts = [each for each in both if each is not None]
+            waiting[port] = Jumbo.concat(parts) if parts else None
 
     def _by_bucket(self, jumbo: Jumbo) -> list[Jumbo | None]:
         keys = [jumbo.batch.column(n) for n in self._region.key]

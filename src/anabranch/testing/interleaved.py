@@ -27,7 +27,7 @@ from anabranch.io.staged import MemoryStage
 from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind
-from anabranch.runtime.channel import Channel, Snapshot
+from anabranch.runtime.channel import Snapshot
 from anabranch.runtime.coordinator import Coordinator, Passage
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
@@ -313,25 +313,19 @@ class Interleaved:
         """Keep the state of a unit as bytes."""
         return unit.channel.snapshot(), pickle.dumps(list(waiting))
 
-    def restore(self, unit: UnitId, channel: Channel, first: bool) -> Sequence[Jumbo | None]:
+    def restore(self, unit: Unit, first: bool) -> Sequence[Jumbo | None]:
         """Bring back what was saved of a region, as far as it belongs to a unit."""
-        waiting: list[Jumbo | None] = []
-        if not first:
-            return waiting
-        for other, (snapshot, left) in self.saved.units.items():
-            if other.region != unit.region:
+        region, kernels = unit.region, unit.channel.kernels
+        waiting: list[Jumbo | None] = [None] * self._topology.ports[region.name]
+        router = Router(region, unit.plan)
+        for other, (snapshot, left) in self.saved.units.items() if first else ():
+            if other.region != region.name:
                 continue
-            channel.restore({s: p for s, p in snapshot.items() if s in channel.kernels})
-            if channel.region.kind is RegionKind.SHARED and other.replica > 0:
+            unit.channel.restore({s: p for s, p in snapshot.items() if s in kernels})
+            if region.kind is RegionKind.SHARED and other.replica > 0:
                 continue  # all its replicas had the same tuples
-            if unit.pipeline == 0 and other.pipeline == 0:
-                router = Router(channel.region, self.saved.plan.region(unit.region))
-                for port, jumbo in enumerate(pickle.loads(left)):
-                    share = router.route(jumbo, turn=0)[unit.replica]
-                    waiting += [None] * (port + 1 - len(waiting))
-                    held = waiting[port]
-                    if share is not None:
-                        waiting[port] = share if held is None else Jumbo.concat([held, share])
+            if unit.id.pipeline == 0 and other.pipeline == 0:
+                router.add_share(waiting, pickle.loads(left), unit.id.replica)
         return waiting
 
     def watch(self, unit: UnitId, steps: tuple[str, ...]) -> _Tapped | None:

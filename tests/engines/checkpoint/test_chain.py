@@ -2,7 +2,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.engines.checkpoint.state_files import StateFile, chain, needed, should_snapshot
+from anabranch.engines.checkpoint.state_files import (
+    GATE,
+    StateFile,
+    chain,
+    needed,
+    should_snapshot,
+)
 from anabranch.errors import StateError
 
 BUCKETS = range(6)
@@ -82,6 +88,14 @@ def test_a_file_stays_while_one_of_its_buckets_needs_it():
 def test_a_snapshot_of_one_region_says_nothing_about_another():
     kept = chain((file("other", [0], region="b"),), [file("mine", [0], whole=True)])
     assert names(kept) == ["other", "mine"]
+
+
+def test_what_waits_at_gates_counts_for_one_version():
+    old = file("old", [0], whole=True, region="a" + GATE)
+    state = file("state", [0], whole=True)
+    first, second = (file(f"new{n}", [n], whole=True, region="a" + GATE) for n in range(2))
+    assert names(chain((state, old), [first, second])) == ["state", "new0", "new1"]
+    assert names(chain((state, first, second), [])) == ["state"]
 
 
 def test_a_state_file_without_buckets_is_refused_because_its_contents_would_be_lost():

@@ -149,7 +149,7 @@ def test_an_error_in_a_partition_of_a_dataframe_is_told_and_leaves_no_thread() -
     partition = pa.record_batch({"source": np.zeros(len(ROWS), np.int32), "rows": rows})
     before = set(threading.enumerate())
     batch = Batch(0, "", plan, {"rows": []}, {})
-    beyond = program.layout(plan).tasks[0]
+    beyond = program.layout(batch).tasks[0]
     sent = list(TaskRun(program, batch, 0, beyond, "0").work(iter([partition])))
     with pytest.raises(OperatorError, match="ValueError: mine") as caught:
         outcome_of(sent)

@@ -7,7 +7,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.engines.spark.dataframes import dataframe_sources
-from anabranch.engines.spark.layout import StageLayout, layout
+from anabranch.engines.spark.layout import StageLayout, layout, with_ranges
 from anabranch.engines.spark.task_inputs import Program
 from anabranch.errors import BuildError
 from anabranch.flow import Flow
@@ -64,6 +64,32 @@ def test_rows_that_are_read_side_by_side_are_written_in_the_tasks_that_read_them
     assert found.tasks == (3,)
     assert joined(found) == {"m", "out"}
     assert layout(flow, plan.with_replicas("out", 2)).tasks == (3, 2)
+
+
+def test_a_sink_at_which_tuples_wait_is_a_stage_of_its_own():
+    flow = Flow("copied")
+    flow.source("s", ROWS).sink("out", ab.collect())
+    plan = Plan.sequential(flow).with_source("s", replicas=2).with_replicas("out", 2)
+    assert layout(flow, plan).tasks == (2,)
+    assert layout(flow, plan, {"s"}).tasks == (2,)
+    assert layout(flow, plan, {"out"}).tasks == (2, 2)
+
+
+@pytest.mark.parametrize(("rows", "limit", "size"), [(100_000, None, 16_384), (100_000, 7, 1)])
+def test_each_batch_has_ranges_for_every_replica_of_a_sink(rows, limit, size):
+    flow = chain()
+    plan = Plan.sequential(flow).with_source("s", batch_rows=rows, in_flight_limit=limit)
+    ranged = with_ranges(flow, plan.with_replicas("out", 3))
+    assert ranged == plan.with_replicas("out", 3).with_range_rows("out", size)
+    assert with_ranges(flow, ranged) == ranged
+
+
+def test_sinks_that_are_no_stage_of_their_own_keep_their_ranges():
+    flow = Flow("copied")
+    flow.source("s", ROWS).sink("out", ab.collect())
+    once = Plan.sequential(flow).with_source("s", batch_rows=100)
+    for plan in (once, once.with_source("s", replicas=2).with_replicas("out", 2)):
+        assert with_ranges(flow, plan) == plan
 
 
 def test_a_plan_with_one_replica_of_everything_is_one_task_without_a_shuffle():

@@ -1,10 +1,12 @@
 """A plan's stages and tasks with their work, against sums worked out by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from anabranch.apps import word_count
 from anabranch.engines.measuring.busy_flows import busy_flow
-from anabranch.engines.spark.model import predicted_batch_s, stages_of
+from anabranch.engines.spark.model import SparkModel, predicted_batch_s, stages_of
 from anabranch.graph import StateKind
 from anabranch.io import parquet
 from anabranch.planning.models.spark import Slots, SparkCosts
@@ -66,6 +68,32 @@ def test_a_replica_works_for_the_buckets_it_owns():
     plan = plan.with_bucket_map("count", (0,) * 64 + (1,) * 192)
     _, counters, _ = stages_of(flow, plan, profile(), FREE, rows=1_000_000)
     assert [round(t.work_s, 6) for t in counters] == [1.0, 3.0]
+
+
+def written(sink_cost):
+    """The same flow, whose sink takes longer than anything else."""
+    costs = profile()
+    operators = (*costs.operators[:-1], replace(costs.operators[-1], cost=sink_cost))
+    return replace(costs, operators=operators)
+
+
+@pytest.mark.parametrize(
+    ("range_rows", "shares"), [(1 << 18, [1.0, 0.0]), (1 << 15, [0.5, 0.5]), (1 << 16, [1.0, 0.0])]
+)
+def test_replicas_of_a_sink_work_on_the_ranges_of_a_batch(range_rows, shares):
+    flow = keyed_flow()
+    plan = Plan.sequential(flow).with_replicas("sink", 2).with_range_rows("sink", range_rows)
+    *_, sink = stages_of(flow, plan, written(2.0), FREE, rows=1 << 16)
+    assert [t.work_s for t in sink] == pytest.approx([2.0 * (1 << 15) / 1e6 * s for s in shares])
+
+
+def test_a_plan_that_gives_a_sink_several_replicas_gives_each_of_them_work():
+    flow = keyed_flow()
+    plan = Plan.sequential(flow)
+    best = SparkModel(flow, Slots(2)).best(written(20.0), plan)
+    sink, rows = best.region("sink"), best.source("source").batch_rows
+    assert sink.replicas > 1
+    assert sink.range_rows <= rows / (2 * sink.replicas)
 
 
 def stateless_flow():

@@ -174,6 +174,7 @@ def halfway(before: Plan, after: Plan) -> Plan:
         now = before.region(region.region).replicas
         if region.replicas > now:
             plan = plan.with_replicas(region.region, now + (region.replicas - now) // 2)
+            plan = plan.with_range_rows(region.region, region.range_rows)
     for source in after.sources:
         readers = before.source(source.source).replicas
         if source.replicas > readers:

@@ -4,8 +4,10 @@ Both engines write the stores of a region as chains of state files. Their files 
 
 - The Spark engine labels the chain of a region with its name. The local engine does so where the
   region is one pipeline; of several, each has a chain of its own, labelled with its steps as well.
-- The Spark engine keeps waiting tuples beside the stores, as sections of the same files. The local
-  engine keeps what a gate holds in files with a label of their own, which every version replaces.
+- The local engine keeps what a gate holds in files with a label of their own, which every version
+  replaces. So does the Spark engine at sinks that may have several replicas: those share it anew
+  under each plan. In other regions it keeps waiting tuples beside the stores, as sections of the
+  same files.
 
 An engine that goes on from files of the other writes everything whole in its first version, and
 names no earlier file in its manifest. So the two forms are never mixed within a version.
@@ -20,18 +22,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.columns.hashing import bucket_of, hash_columns
-from anabranch.engines.checkpoint.state_files import Chain, needed, read_state
+from anabranch.engines.checkpoint.state_files import GATE, Chain, needed, read_state
 from anabranch.engines.checkpoint.storage import Storage
-from anabranch.engines.jumbo_ipc import from_bytes
+from anabranch.engines.jumbo_ipc import from_bytes, to_bytes
 from anabranch.planning.plan import RegionPlan
 from anabranch.planning.regions import Region, RegionKind
 from anabranch.runtime.channel import Channel
+from anabranch.runtime.routing import Router
 from anabranch.state.positions import Jumbo
 
 WAITING = "waiting tuples"
 """The section of what a gate could not release yet; its number is the port."""
-GATE = " (waiting)"
-"""Stands in a label behind a region: the files hold what its gates could not release."""
 PIPELINE = " | "
 """Stands in a label between a region and the steps of one of its pipelines."""
 
@@ -64,7 +65,7 @@ def restore(
     schemas: Sequence[pa.Schema],
     waiting: Waiting,
     *,
-    replica: int,
+    plan: RegionPlan,
     missing: Collection[int],
 ) -> int:
     """Bring a replica's state back from files; returns how many bytes were read.
@@ -75,11 +76,10 @@ def restore(
         channel: The replica, or one of its pipelines: it gets the stores of its own steps.
         schemas: By port of the region, the columns of what waits there.
         waiting: By port, what waits of the other buckets; what waits of these is added.
-        replica: The number of the replica.
+        plan: The plan that the replica is of.
         missing: The buckets to restore.
     """
-    region, mine = channel.region, set(buckets_of(channel))
-    size = 0
+    region, size = channel.region, 0
     labels = dict.fromkeys(f.region for f in files if f.region != region.name + GATE)
     for label in labels:
         for file, buckets in needed(files, label, missing):
@@ -93,21 +93,23 @@ def restore(
                     store = channel.kernels[step].stores[number]
                     (store.restore if file.whole else store.replay)(payload, buckets)
             if file.whole or any(step == WAITING for step, _ in sections):
-                merge(region, waiting, waited, buckets, mine)
-    for file in files:
-        if file.region == region.name + GATE and missing:
-            size += file.size
-            for (_, port), payload in read_state(storage, file).items():
-                jumbo = _share(region, from_bytes(payload, schemas[port]), missing, replica)
-                held = waiting[port]
-                if jumbo is not None:
-                    waiting[port] = jumbo if held is None else Jumbo.concat([held, jumbo])
+                merge(region, waiting, waited, buckets)
+    router = Router(region, plan)
+    for file in (f for f in files if f.region == region.name + GATE):
+        size += file.size
+        held: Waiting = [None] * len(waiting)
+        for (_, port), payload in read_state(storage, file).items():
+            held[port] = from_bytes(payload, schemas[port])
+        router.add_share(waiting, held, channel.replica)
     return size
 
 
-def merge(
-    region: Region, waiting: Waiting, waited: Waiting, taken: Collection[int], mine: set[int]
-) -> None:
+def gate_sections(waiting: Sequence[Jumbo | None]) -> dict[tuple[str, int], bytes]:
+    """Return the sections of a file that holds only what a gate could not release."""
+    return {(WAITING, port): to_bytes(jumbo) for port, jumbo in enumerate(waiting)}
+
+
+def merge(region: Region, waiting: Waiting, waited: Waiting, taken: Collection[int]) -> None:
     """Replace what waits for some buckets by what a replica of an earlier version left waiting."""
     for port, jumbo in enumerate(waited):
         if region.kind is not RegionKind.PARTITIONED:
@@ -118,27 +120,11 @@ def merge(
             kept = [Jumbo(j.batch, j.positions) for j in kept]
         parts = [j.where(~_within(region, j, taken)) for j in kept]
         if jumbo is not None:
-            parts.append(_of_buckets(region, jumbo, taken, mine))
+            marks = jumbo.marks if 0 in taken else ()
+            share = jumbo.where(_within(region, jumbo, taken))
+            parts.append(Jumbo(share.batch, share.positions, marks))
         parts = [p for p in parts if len(p) or p.marks]
         waiting[port] = Jumbo.concat(parts) if parts else None
-
-
-def _share(
-    region: Region, jumbo: Jumbo | None, buckets: Collection[int], replica: int
-) -> Jumbo | None:
-    """The tuples that wait for some buckets, of what one gate of the local engine held."""
-    if jumbo is None or region.kind is RegionKind.SHARED:
-        return jumbo  # one gate's file stands for all: they hold the same
-    if region.kind is not RegionKind.PARTITIONED:
-        return jumbo if replica == 0 else None
-    share = _of_buckets(region, jumbo, buckets, set(buckets))
-    return share if len(share) or share.marks else None
-
-
-def _of_buckets(region: Region, jumbo: Jumbo, taken: Collection[int], mine: set[int]) -> Jumbo:
-    marks = jumbo.marks if 0 in taken else ()
-    share = jumbo.where(_within(region, jumbo, set(taken) & mine))
-    return Jumbo(share.batch, share.positions, marks)
 
 
 def _within(region: Region, jumbo: Jumbo, buckets: Collection[int]) -> npt.NDArray[np.bool_]:

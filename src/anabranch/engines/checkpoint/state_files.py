@@ -112,10 +112,13 @@ def _damaged(storage: Storage, file: StateFile, found: str) -> StateError:
 #
 # A region's state is spread over files, oldest first. A *whole* file holds everything of its
 # buckets, any other what changed in them. So for one bucket only its youngest whole file counts,
-# and what changed after it. All functions here are pure.
+# and what changed after it. What waits at a gate changes as a whole, and its replicas may share it
+# anew at any time: such files count for one version alone. All functions here are pure.
 
 SNAPSHOT_BYTES = 1 << 20
 SNAPSHOT_FILES = 128
+GATE = " (waiting)"
+"""Follows a region in the label of files that hold only what its gates could not release."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class StateFile:
 
     Attributes:
         name: Of the file, below `state/`.
-        region: Whose state.
+        region: Whose state; the label of a chain of files.
         replica: Which replica wrote it.
         version: The batch after which the state was so.
         whole: Whether it holds all of its buckets, or what changed in them.
@@ -159,11 +162,12 @@ Chain = tuple[StateFile, ...]
 def chain(previous: Chain, added: Sequence[StateFile]) -> Chain:
     """The files that count once a batch has added its own; others can be removed.
 
-    A file stays while one of its buckets has no younger whole file.
+    A file stays while one of its buckets has no younger whole file, one of a gate for its version.
     """
     covered: defaultdict[str, set[int]] = defaultdict(set)
     kept = []
-    for file in reversed((*previous, *added)):
+    before = (file for file in previous if not file.region.endswith(GATE))
+    for file in reversed((*before, *added)):
         behind = covered[file.region]
         if behind.issuperset(file.buckets):
             continue

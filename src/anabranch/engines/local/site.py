@@ -15,7 +15,6 @@ from anabranch.engines.local.versions import SavedUnit, UnitStorage
 from anabranch.errors import About, EngineError
 from anabranch.io.sink import PositionRange, Sink, SinkWriter, Stage
 from anabranch.planning.plan import RegionPlan
-from anabranch.runtime.channel import Channel
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
 from anabranch.runtime.messages import UnitId
@@ -222,16 +221,15 @@ class LocalSite:
         outflow = self.outflows.get(unit.id)
         return SavedUnit(files, () if outflow is None else tuple(outflow.take()))
 
-    def restore(self, unit: UnitId, channel: Channel, first: bool) -> Sequence[Jumbo | None]:
+    def restore(self, unit: Unit, first: bool) -> Sequence[Jumbo | None]:
         """Bring back the state of a unit; its changes are noted from now on."""
         waiting: Sequence[Jumbo | None] = ()
         if self._storage is not None:
-            self._storage.forget(unit)
+            self._storage.forget(unit.id)
             if first:
-                inputs = self._topology.contexts[channel.region.steps[0]].inputs
-                schemas = [given.schema for given in inputs]
-                waiting = self._storage.restore(unit, channel, schemas)
-            channel.track()
+                inputs = self._topology.contexts[unit.region.steps[0]].inputs
+                waiting = self._storage.restore(unit, [given.schema for given in inputs])
+            unit.channel.track()
         return waiting
 
     def watch(self, unit: UnitId, steps: tuple[str, ...]) -> Meter | None:

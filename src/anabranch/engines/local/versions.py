@@ -20,15 +20,15 @@ import pyarrow as pa
 
 from anabranch.engines.checkpoint.manifest import Manifest
 from anabranch.engines.checkpoint.restoring import (
-    GATE,
-    WAITING,
     Waiting,
     buckets_of,
     files_of,
+    gate_sections,
     label_of,
     restore,
 )
 from anabranch.engines.checkpoint.state_files import (
+    GATE,
     Chain,
     StateFile,
     chain,
@@ -37,10 +37,8 @@ from anabranch.engines.checkpoint.state_files import (
     write_state,
 )
 from anabranch.engines.checkpoint.storage import Storage
-from anabranch.engines.jumbo_ipc import to_bytes
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind
-from anabranch.runtime.channel import Channel
 from anabranch.runtime.messages import UnitId
 from anabranch.runtime.sink_order import Segment
 from anabranch.runtime.unit import Unit
@@ -88,32 +86,27 @@ class UnitStorage:
             files += [] if file is None else [file]
         shared = unit.region.kind is RegionKind.SHARED and unit.id.replica > 0
         if any(jumbo is not None for jumbo in waiting) and not shared:
-            sections = {(WAITING, port): to_bytes(jumbo) for port, jumbo in enumerate(waiting)}
-            replica = unit.id.replica
+            sections, replica = gate_sections(waiting), unit.id.replica
             files.append(
                 self._write(name + GATE, replica, version, (replica,), sections, whole=True)
             )
         return tuple(files)
 
-    def restore(
-        self, unit: UnitId, channel: Channel, schemas: Sequence[pa.Schema]
-    ) -> list[Jumbo | None]:
+    def restore(self, unit: Unit, schemas: Sequence[pa.Schema]) -> list[Jumbo | None]:
         """Read the state of a unit as the run begins; returns what waits at its gate."""
         if self._last is None:
             return []
-        files = files_of(self._last.state, unit.region)
         waiting: Waiting = [None] * len(schemas)
-        buckets = buckets_of(channel)
         restore(
             self._storage,
-            files,
-            channel,
+            files_of(self._last.state, unit.id.region),
+            unit.channel,
             schemas,
             waiting,
-            replica=unit.replica,
-            missing=buckets,
+            plan=unit.plan,
+            missing=buckets_of(unit.channel),
         )
-        return [] if unit.pipeline else waiting
+        return [] if unit.id.pipeline else waiting
 
     def forget(self, unit: UnitId) -> None:
         """Write a unit whole the next time: its state has come from others.
@@ -169,12 +162,9 @@ def next_chain(before: Chain, added: Iterable[StateFile], plan: Plan) -> Chain:
         added: The files of this version.
         plan: The plan of the units.
     """
-    files = list(added)
-    waiting = [file for file in files if file.region.endswith(GATE)]
     labels = {
         label_of(region, pipeline)
         for region in plan.regions
         for pipeline in range(len(region.pipelines))
     }
-    kept = tuple(file for file in before if file.region in labels)
-    return (*chain(kept, [file for file in files if file.region in labels]), *waiting)
+    return chain(tuple(file for file in before if file.region in labels), tuple(added))

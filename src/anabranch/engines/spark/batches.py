@@ -41,6 +41,7 @@ class Done:
     Attributes:
         plan: What it ran under.
         before: What the batch before it ran under.
+        layout: Its stages and tasks.
         outcome: What its tasks told.
         read: Tuples by source.
         manifest: What it committed.
@@ -50,6 +51,7 @@ class Done:
 
     plan: Plan
     before: Plan
+    layout: StageLayout
     outcome: JobResult
     read: dict[str, int]
     manifest: Manifest
@@ -113,14 +115,15 @@ class Batches:
             )
         last = self._checkpoint.last
         batch = self._described(version, plan, shares, last)
-        outcome = job(self._program.layout(plan), batch)
+        layout = self._program.layout(batch)
+        outcome = job(layout, batch)
         read = self.intake.advance(shares, outcome.reports)
         manifest = next_manifest(last, batch, outcome, self.intake, self.batch_zero)
         self._checkpoint.publish(manifest)
         self._sinks.commit(manifest, self._checkpoint.require_owned)
         seconds = time.monotonic() - began
         self._clean(manifest)
-        return Done(plan, before, outcome, read, manifest, seconds, began)
+        return Done(plan, before, layout, outcome, read, manifest, seconds, began)
 
     def _happened(self, version: int) -> Manifest | None:
         """The manifest of a batch that is asked for again, which can only be the last one."""

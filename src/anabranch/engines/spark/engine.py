@@ -28,6 +28,7 @@ from anabranch.engines.spark.batches import Batches, Done
 from anabranch.engines.spark.dataframes import dataframe_sources, require_one_order, stream
 from anabranch.engines.spark.failures import first_line, of_java
 from anabranch.engines.spark.job import run_job
+from anabranch.engines.spark.layout import with_ranges
 from anabranch.engines.spark.model import USUAL, SparkModel
 from anabranch.engines.spark.observe import Skipped, observation_of, percentile, reconfiguration_of
 from anabranch.engines.spark.session import session, tune, use
@@ -146,7 +147,8 @@ class SparkEngine:
         if self._given is None:
             cores = self._spark.sparkContext.defaultParallelism
             known = None if last is None else Plan.from_json(last.plan)
-            self._plan = self._wish = known or readers_side_by_side(self._flow, cores)
+            start = with_ranges(self._flow, readers_side_by_side(self._flow, cores))
+            self._plan = self._wish = known or start
         self._sinks = spark_sinks(self._program, checkpoint.storage, self._spark)
         try:
             self._begin(location, packed)
@@ -341,7 +343,6 @@ class SparkEngine:
             version,
             done,
             self._skipped.note(done.outcome.reports),
-            self._program.layout(done.plan),
             {name: self._batches.intake.backlog(name, at_s) for name in done.read},
             (self._latency_ms, self._latency_ms),  # results of a batch are visible at once
             _commit_s(self._query),

@@ -3,10 +3,14 @@
 A stage is a wave of tasks behind a shuffle. A region opens a stage only where its tuples have to be
 dealt out anew; where every tuple would stay in the task that made it, the region *joins* that task
 and no shuffle is paid. So the plan with one replica of everything is one task per source chain.
+
+A sink that joined readers knows only how far its own reader has come. While tuples wait at its
+gates, because another engine has read them ahead, it is a stage of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from anabranch.flow import Flow
@@ -17,7 +21,11 @@ from anabranch.planning.regions import (
     needs_order,
     region_edges,
     regions,
+    sources_of,
 )
+
+RANGES_A_BATCH = 2
+"""Ranges of each batch that a replica of a sink gets at least: then all have something to do."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +104,13 @@ class StageLayout:
         ]
 
 
-def layout(flow: Flow, plan: Plan) -> StageLayout:
+def layout(flow: Flow, plan: Plan, waiting: Collection[str] = ()) -> StageLayout:
     """Lay a plan out over stages and tasks.
+
+    Args:
+        flow: The application.
+        plan: The plan.
+        waiting: Regions at whose gates tuples wait; they join no other.
 
     Example:
         >>> from anabranch.apps import word_count
@@ -125,7 +138,8 @@ def layout(flow: Flow, plan: Plan) -> StageLayout:
             else plan.region(region.name).replicas
         )
         producers = [producer for _, producer, _, _ in entering]
-        joined = len(producers) == 1 and _stays(flow, region, replicas, producers[0])
+        alone = region.name in waiting or len(producers) != 1
+        joined = not alone and _stays(flow, region, replicas, producers[0])
         if joined:
             home = producers[0]
             station = replace(home, region=region, joined=True)
@@ -158,3 +172,25 @@ def _stays(flow: Flow, region: Region, replicas: int, producer: RegionStage) -> 
     # Each task reads a run of the source's rows, and what it makes of them is a run as well.
     runs = producer.sliced and not producer.pushed and replicas == producer.replicas
     return runs or not needs_order(flow, region)
+
+
+def with_ranges(flow: Flow, plan: Plan) -> Plan:
+    """Return the plan with ranges that divide every batch among the replicas of a sink.
+
+    Sinks that join the tasks of their readers write slices instead; their ranges stay.
+
+    Example:
+        >>> import anabranch as ab
+        >>> flow = ab.Flow("copy")
+        >>> _ = flow.source("rows", ab.memory([{"x": 1}])).sink("out", ab.collect())
+        >>> plan = Plan.sequential(flow).with_source("rows", batch_rows=100_000)
+        >>> with_ranges(flow, plan.with_replicas("out", 2)).region("out").range_rows
+        16384
+    """
+    wide = [name for name in flow.sinks() if plan.region(name).replicas > 1]
+    stations = layout(flow, plan).stations if wide else {}
+    for name in (each for each in wide if not stations[each].joined):
+        [source] = sources_of(flow, flow.graph.steps[name])
+        most = plan.source(source).most_rows // (RANGES_A_BATCH * plan.region(name).replicas)
+        plan = plan.with_range_rows(name, 1 << max(most.bit_length() - 1, 0))
+    return plan

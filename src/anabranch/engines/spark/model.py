@@ -12,14 +12,15 @@ from collections.abc import Iterator
 from functools import partial
 from math import ceil
 
-from anabranch.engines.spark.layout import RegionStage, StageLayout, layout
+from anabranch.engines.spark.layout import RegionStage, StageLayout, layout, with_ranges
 from anabranch.engines.spark.task_inputs import RUN_ROWS, SCAN_ROWS
 from anabranch.flow import Flow
 from anabranch.planning.models.model import Bounds
 from anabranch.planning.models.spark import Slots, SparkCosts, Task, TaskPhase, batch_s
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import NANOSECONDS, Profile
-from anabranch.planning.regions import Region, RegionKind, regions
+from anabranch.planning.regions import Region, RegionKind, regions, sources_of
+from anabranch.runtime.ranges import Ranges
 
 USUAL = SparkCosts(
     batch_s=0.15,
@@ -89,7 +90,8 @@ class SparkModel:
         settings += [partial(self._replicas, region) for region in self._regions]
         settings += [partial(_pipelines, region) for region in self._regions]
         for ways in settings:
-            within = [way for way in ways(plan) if _within(way, bounds)]
+            every = (with_ranges(self._flow, way) for way in ways(plan))
+            within = [way for way in every if _within(way, bounds)]
             allowed = [way for way in within if self.batch_s(profile, way) <= LONGEST_BATCH_S]
             plan = max([plan, *allowed], key=partial(self.rate_per_s, profile))
         return plan
@@ -100,7 +102,8 @@ class SparkModel:
         settings += [partial(_pipelines, region) for region in self._regions]
         settings += [partial(self._replicas, region) for region in self._regions]
         for ways in settings:
-            cheaper = (way for way in ways(plan) if _price(way) < _price(plan))
+            every = (with_ranges(self._flow, way) for way in ways(plan))
+            cheaper = (way for way in every if _price(way) < _price(plan))
             fast = (way for way in cheaper if self.rate_per_s(profile, way) >= wanted)
             plan = min(fast, key=_price, default=plan)
         return plan
@@ -298,9 +301,14 @@ class _Stages:
     def _share(self, station: RegionStage, replica: int) -> float:
         """Part of a region's work that one of its replicas does.
 
-        All replicas of a shared region see every tuple, and each works for its own buckets.
+        All replicas of a shared region see every tuple, and each works for its own buckets. Those
+        of a sink that is a stage of its own share the ranges of a batch.
         """
         region = station.region
+        if region.kind is RegionKind.SINK and station.replicas > 1 and not station.joined:
+            [source] = sources_of(self._flow, self._flow.graph.steps[region.name])
+            ranges = Ranges.of(self._plan.region(region.name))
+            return ranges.share(replica, round(self._into[source]))
         if region.kind is RegionKind.PARTITIONED and station.replicas > 1:
             owners = self._plan.region(region.name).bucket_map
             return owners.count(replica) / len(owners)

@@ -32,20 +32,19 @@ def observation_of(
     version: int,
     done: Done,
     first_skipped: Mapping[str, SkippedRow],
-    layout: StageLayout,
     backlog: dict[str, int | None],
     latency_ms: tuple[float, float],
     commit_s: float,
 ) -> Observation:
     """What was seen of one batch."""
     reports, plan, total_s = done.outcome.reports, done.plan, done.seconds
-    steps = step_metrics(reports, done.manifest.counters, first_skipped, layout)
+    steps = step_metrics(reports, done.manifest.counters, first_skipped, done.layout)
     return Observation(
         at_s,
         version,
         sum(done.read.values()),
         sum(r.rows for report in reports for found in report.sinks.values() for r in found),
-        batch_times(layout, reports, total_s, commit_s),
+        batch_times(done.layout, reports, total_s, commit_s),
         *latency_ms,
         steps,
         pipeline_metrics(plan, reports, total_s),

@@ -52,7 +52,7 @@ class TaskReplica:
         self.program, self.station, self.replica = program, station, replica
         self.region = station.region
         self._outbox = outbox
-        layout: StageLayout = program.layout(batch.plan)
+        layout: StageLayout = program.layout(batch)
         self.ordered = program.ordered[self.region.name]
         self._steady = steady or self.ordered or self.region.kind is RegionKind.SOURCE
         self.channel: Channel | None = None

@@ -3,6 +3,9 @@
 It comes from the host's state cache, by reference, when this host had it in the batch before and
 nobody has touched it since; else from the files of the checkpoint. What the batch changed goes into
 one file per replica, under a name that no other attempt uses; the state itself is cached again.
+
+A sink that may have several replicas has no buckets that a plan deals out. Each of its replicas
+reads what waited at the gates of all of them, and keeps its share.
 """
 
 from __future__ import annotations
@@ -12,15 +15,21 @@ from collections.abc import Collection
 from contextlib import suppress
 from shutil import rmtree
 
-from anabranch.engines.checkpoint.restoring import WAITING, Waiting, buckets_of, merge, restore
+from anabranch.engines.checkpoint.restoring import (
+    Waiting,
+    buckets_of,
+    gate_sections,
+    merge,
+    restore,
+)
 from anabranch.engines.checkpoint.state_files import (
+    GATE,
     should_snapshot,
     state_name,
     version_of,
     write_state,
 )
 from anabranch.engines.checkpoint.storage import storage_at
-from anabranch.engines.jumbo_ipc import to_bytes
 from anabranch.engines.spark.meter import Meter
 from anabranch.engines.spark.replica import TaskReplica
 from anabranch.engines.spark.state_cache import (
@@ -31,6 +40,7 @@ from anabranch.engines.spark.state_cache import (
 )
 from anabranch.engines.spark.task_inputs import Batch, Program, SavedRegion
 from anabranch.engines.spark.task_report import StateSaved, StateWritten, Work
+from anabranch.planning.regions import RegionKind
 from anabranch.runtime.channel import Channel
 from anabranch.state.tables.store import Store
 from anabranch.state.tables.table_store import TableStore
@@ -71,14 +81,14 @@ class StateLoader:
             return None
         with self._meter.of(Work.STATE):
             region, buckets = run.region, buckets_of(run.channel)
-            name = state_name(
-                self._batch.version, region.name, run.replica, self._batch.token, self._attempt
-            )
+            waiting = run.gate.leftover()
+            if region.kind is RegionKind.SINK and region.replicable:
+                return self._save_gate(run, waiting)
             before = self._batch.state.get(region.name, SavedRegion())
             whole = before.foreign or should_snapshot(before.files, region.name, buckets)
-            waiting = run.gate.leftover()
             if not self._keeps(run.channel, waiting):
                 return None
+            name = self._name(region.name, run.replica)
             sections = self._sections(run.channel, waiting, whole)
             file = None
             if sections:
@@ -86,6 +96,18 @@ class StateLoader:
             run.channel.saved()
             self._park(name, run.channel, waiting)
             return StateSaved(region.name, run.replica, name, buckets, file)
+
+    def _save_gate(self, run: TaskReplica, waiting: Waiting) -> StateSaved | None:
+        """Write what waits for all replicas of the next batch; seldom does any."""
+        if all(jumbo is None for jumbo in waiting):
+            return None
+        label = run.region.name + GATE
+        name = self._name(label, run.replica)
+        file = StateWritten(True, *write_state(self.storage, name, gate_sections(waiting)))
+        return StateSaved(label, run.replica, name, (run.replica,), file)
+
+    def _name(self, label: str, replica: int) -> str:
+        return state_name(self._batch.version, label, replica, self._batch.token, self._attempt)
 
     def _remembers(self, run: TaskReplica, channel: Channel) -> bool:
         """Whether there is anything to keep: state, or tuples that wait for others."""
@@ -122,7 +144,7 @@ class StateLoader:
                 channel.absorb({s: [x.release(common) for x in held] for s, held in stores.items()})
                 self._meter.state_loaded_bytes += _settle(channel)
             missing.difference_update(common)
-            merge(run.region, waiting, waited, common, mine)
+            merge(run.region, waiting, waited, common)
         return missing
 
     def _from_files(
@@ -141,7 +163,7 @@ class StateLoader:
             channel,
             [given.schema for given in inputs],
             waiting,
-            replica=run.replica,
+            plan=self._batch.plan.region(run.region.name),
             missing=missing,
         )
 
@@ -156,8 +178,7 @@ class StateLoader:
             if payload is not None
         }
         if any(j is not None for j in waiting) or channel.region.name in self._waited:
-            for port, jumbo in enumerate(waiting):
-                sections[WAITING, port] = to_bytes(jumbo)
+            sections |= gate_sections(waiting)
         return sections
 
     def _park(self, name: str, channel: Channel, waiting: Waiting) -> None:

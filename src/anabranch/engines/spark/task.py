@@ -80,7 +80,7 @@ class TaskRun:
         """Set up the stations; nothing is read yet."""
         self._program, self._batch, self._stage, self._task = program, batch, stage, task
         self._attempt = attempt
-        self._layout = program.layout(batch.plan)
+        self._layout = program.layout(batch)
         self._meter = Meter()
         self._outbox = Outbox(self._layout, stage)
         self._sources: dict[str, SourceRead] = {}

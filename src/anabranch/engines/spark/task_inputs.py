@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from anabranch.engines.checkpoint.state_files import StateFile
+from anabranch.engines.checkpoint.state_files import GATE, StateFile
 from anabranch.engines.spark.layout import StageLayout, layout
 from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import BuildError, Subject
@@ -42,7 +42,7 @@ class Program:
 
     def __init__(self, flow: Flow, checkpoint: str, cache: str) -> None:
         self.flow, self.checkpoint, self.cache = flow, checkpoint, cache
-        self._layouts: dict[Plan, StageLayout] = {}
+        self._layouts: dict[tuple[Plan, frozenset[str]], StageLayout] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """What cannot be worked out again."""
@@ -87,11 +87,12 @@ class Program:
         """What the user gave for a step: a source, an operator, a sink."""
         return self.flow.graph.steps[step].body
 
-    def layout(self, plan: Plan) -> StageLayout:
-        """Stages and tasks of a plan."""
-        if plan not in self._layouts:
-            self._layouts = {plan: layout(self.flow, plan)}  # plans change rarely, and for good
-        return self._layouts[plan]
+    def layout(self, batch: Batch) -> StageLayout:
+        """Stages and tasks of a batch."""
+        key = batch.plan, batch.waiting
+        if key not in self._layouts:
+            self._layouts = {key: layout(self.flow, *key)}  # plans change rarely, and for good
+        return self._layouts[key]
 
     def packed(self) -> bytes:
         """For the workers; what cannot be sent there is told before anything runs."""
@@ -148,6 +149,12 @@ class Batch:
     state: dict[str, SavedRegion] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     arrived: dict[str, Arrived] = field(default_factory=dict)
+
+    @property
+    def waiting(self) -> frozenset[str]:
+        """The regions at whose gates tuples wait, as files of gates say."""
+        files = [file.region for saved in self.state.values() for file in saved.files]
+        return frozenset(each.removesuffix(GATE) for each in files if each.endswith(GATE))
 
 
 @dataclass(frozen=True)
