@@ -115,8 +115,9 @@ class SourceOffsets:
         Version 0.1 wrote a list on Spark: the next part and row, rows, over, and the last stamp.
 
         Example:
-            >>> SourceOffsets.from_json([2, 7, 19, False, None])
-            SourceOffsets(open={2: 7}, unopened=3, rows=19, over=False, stamp=None)
+            >>> offsets = SourceOffsets.from_json([2, 7, 19, False, None])
+            >>> offsets.open, offsets.unopened, offsets.rows
+            ({2: 7}, 3, 19)
         """
         if isinstance(content, list):
             part, row, rows, over, stamp = content

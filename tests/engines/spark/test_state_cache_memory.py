@@ -184,7 +184,8 @@ def test_nothing_stays_mapped_or_open_over_many_batches(cache: StateCache, tmp_p
         cache.copy("s")
         cache.put("s", cache.claim("s"))
     assert not maps_of(tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    # Others in this process may close files of theirs meanwhile.
+    assert len(os.listdir("/proc/self/fd")) <= before
     cache.sweep([])
     assert not list(tmp_path.iterdir())
 
