@@ -35,7 +35,7 @@ class Arrived:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Return how many rows there are."""
         return sum(run.rows for runs in self.runs for run in runs)
 
 
@@ -221,12 +221,12 @@ class RunReader:
                 yield jumbo, numbered(self._rank, run.first + at - run.start)
 
     def end(self, after: SourceOffsets, *, over: bool) -> tuple[Jumbo | None, Root]:
-        """What there is to say when the source has come so far, or is over."""
+        """Return the end mark if the source is over, and how far it has come in any case."""
         if not over:
             return None, numbered(self._rank, after.ordinal)
         return last_word(self._schema, self._rank, parts=None), end(FIRST)
 
 
 def notice(schema: pa.Schema, rank: int, seq: int, passed: int, part: int) -> tuple[Jumbo, Root]:
-    """Return what says something about a part to clocks, and how far the reader comes with it."""
+    """Return a notice to clocks about a part, and how far the reader comes with it."""
     return Jumbo.empty(schema, 0, (mark_before(rank, seq, passed, part),)), numbered(rank, seq + 1)

@@ -115,7 +115,7 @@ def placed(chunk: Chunk, schema: pa.Schema, rank: int, first: int, part: int = 0
 
 
 def last_word(schema: pa.Schema, rank: int, parts: int | None) -> Jumbo:
-    """What a source says at its end: the mark lets clocks stop waiting for it.
+    """Return the end of a source: a mark that lets clocks stop waiting for it.
 
     Args:
         schema: Its columns.

@@ -137,12 +137,12 @@ class Source(Protocol):
 
     @property
     def interleaved(self) -> bool:
-        """Whether parts are read side by side, and their rows are ordered as they are read."""
+        """Return whether parts are read side by side, so that rows are ordered as they are read."""
         return not (self.bounded or self.pushed) and len(self.parts()) > 1
 
     @property
     def idle_after_s(self) -> float | None:
-        """How long a part may have no rows until event time goes on without it; None: for ever."""
+        """Return after how long without rows event time goes on without a part; None: never."""
         return None
 
     @property

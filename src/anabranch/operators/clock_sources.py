@@ -35,7 +35,7 @@ def sources_of(positions: Positions) -> Ints:
         both = int(ranks[0]), int(parts[0])
         number = both[0] if both[0] >= CLOSING else source_number(*both)
         return np.broadcast_to(np.int64(number), len(ranks))
-    numbers: Ints = np.where(ranks >= CLOSING, ranks, source_number(ranks, parts))  # type: ignore[arg-type]
+    numbers: Ints = np.where(ranks >= CLOSING, ranks, parts * RANKS + ranks)
     return numbers
 
 

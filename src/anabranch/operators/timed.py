@@ -54,7 +54,7 @@ from anabranch.state.positions import (
 from anabranch.state.tables.store import ObjectStore
 
 NOTICES = (JOINED, IDLE)
-"""What a mark says of a part, where it gives no time."""
+"""These marks are about a part and give no time."""
 
 Rows = Ints | slice
 """Numbers of rows, or all of them."""
@@ -236,12 +236,12 @@ class TimedKernel(Kernel):
         return last
 
     def _joined(self) -> dict[int, int]:
-        """By part of an interleaved source: the time that had been passed when it came."""
+        """Return the time that had been passed when each part of an interleaved source came."""
         known: dict[int, int] = self._memory.get("joined", {})
         return known
 
     def _idle(self) -> frozenset[int]:
-        """The parts that are not waited for."""
+        """Return the parts that are not waited for."""
         known: frozenset[int] = self._memory.get("idle", frozenset())
         return known
 

@@ -43,7 +43,7 @@ LINGER_S = 0.002
 NAP_S = 0.01
 """How long a part that had no more rows is not asked again."""
 LOOK_S = 1.0
-"""How often an interleaved source is asked for further parts."""
+"""An interleaved source is asked so often for further parts."""
 
 
 class Dispenser:
@@ -520,7 +520,7 @@ class Dispenser:
         return self._all_read()
 
     def _all_read(self) -> bool:
-        """Whether every part was read to its end, or is being read to it."""
+        """Return whether every part was read to its end, or is being read to it."""
         if self._source.interleaved:
             sure = self._parts and self._looked and not (self._looks or self._notices)
             if not sure:  # there may be further parts

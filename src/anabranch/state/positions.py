@@ -302,7 +302,7 @@ def emission_index(parents: Ints) -> Ints:
 
 
 class Mark(NamedTuple):
-    """What a source says about its time at a position.
+    """Reports at a position how far a source has come in event time.
 
     Attributes:
         root: The position, before that of the tuple that comes next.
