@@ -69,6 +69,7 @@ class Dispenser:
     ) -> None:
         self.name, self._source, self._rank, self._limit = name, source, rank, limit
         self._claim_rows = claim_rows
+        self._interleaved = source.interleaved  # for good, whatever parts come
         self._notices: list[tuple[int, int]] = []  # what clocks have to know: part, and what
         self._silences = Silences(source.idle_after_s)
         self._parts: list[str] = []
@@ -157,7 +158,7 @@ class Dispenser:
         arrivals = self._source.arrivals
         stamp = None if arrivals is None else arrivals.latest or self._stamp
         offsets = SourceOffsets(dict(self._next), self._unopened, self._given, self.over, stamp)
-        if not self._source.interleaved:
+        if not self._interleaved:
             return offsets
         return replace(
             offsets,
@@ -174,7 +175,7 @@ class Dispenser:
 
     def restore(self, offsets: SourceOffsets) -> None:
         """Read on from there; a source with a pace keeps it from now on."""
-        if self._source.interleaved:
+        if self._interleaved:
             self._parts, self._numbers, self._ordinal = [], {}, offsets.ordinal
             self._add_parts(offsets.names)
             self._notices = list(offsets.notices)
@@ -203,7 +204,7 @@ class Dispenser:
         if len(parts) > MOST_PARTS or not all(known):
             return None
         extents = [extent for extent in known if extent is not None]
-        if self._source.interleaved:
+        if self._interleaved:
             return unread(extents, sum(self._next.get(part, 0) for part in parts))
         growing = any(extent.growing for extent in extents)
         return unread(extents, self._given - (self._claimed() if growing else 0))
@@ -231,7 +232,7 @@ class Dispenser:
     def _surveyed_parts(self) -> list[int]:
         """All parts; of an interleaved source those that are not done, since parts may go."""
         parts = range(len(self._parts))
-        if not self._source.interleaved:
+        if not self._interleaved:
             return list(parts)
         return [part for part in parts if part in self._next or part >= self._unopened]
 
@@ -248,7 +249,7 @@ class Dispenser:
         claim = self._claims[report.reader].pop(0)
         part = self._numbers[claim.part]
         stop = claim.start + report.rows
-        if self._source.interleaved and (report.rows or claim.passed is not None):
+        if self._interleaved and (report.rows or claim.passed is not None):
             run = Run(claim.first, part, claim.part, claim.start, report.rows, claim.passed or 0)
             self.runs.append(run)
         if claim.passed is not None:
@@ -261,7 +262,7 @@ class Dispenser:
         elif stop < claim.stop:
             self._next[part] = stop  # nobody has claimed what follows: see `_part_for`
             self._not_before[part] = now_s + NAP_S
-        if self._source.interleaved:
+        if self._interleaved:
             if part in self._next:
                 self._silences.note(part, report.rows, now_s)
             else:
@@ -321,7 +322,7 @@ class Dispenser:
         if self._pace.is_set:
             return now_s + LINGER_S
         waits = [when for part, when in self._not_before.items() if part in self._next]
-        if self._source.interleaved:
+        if self._interleaved:
             waits.append(self._look_s)
         waits += self._silences.wake_s()
         return min((when for when in waits if when > now_s), default=None)
@@ -329,7 +330,7 @@ class Dispenser:
     @property
     def expectant(self) -> bool:
         """Whether rows may come by themselves, with time."""
-        if self._source.interleaved and not self._parts:
+        if self._interleaved and not self._parts:
             return True
         return self._pace.is_set or any(part in self._next for part in self._not_before)
 
@@ -375,7 +376,7 @@ class Dispenser:
 
     def _should_look(self, now_s: float) -> bool:
         """Return whether to ask an interleaved source for further parts."""
-        if not self._source.interleaved or self._looks or self._stopped or self._exhausted():
+        if not self._interleaved or self._looks or self._stopped or self._exhausted():
             return False
         done = self._unopened >= len(self._parts) and not self._next
         return now_s >= self._look_s or (done and bool(self._parts) and not self._looked)
@@ -385,7 +386,7 @@ class Dispenser:
         for name in names:
             if name not in self._numbers:
                 self._numbers[name] = len(self._parts)
-                if self._source.interleaved:
+                if self._interleaved:
                     self._notices.append((len(self._parts), JOINED))
                 self._parts.append(name)
 
@@ -430,7 +431,7 @@ class Dispenser:
             name = self._parts[part]
             record = arrivals.stamp(name, start, start + rows, self._stamp)
         first = sequence_number(part, start)
-        if self._source.interleaved:
+        if self._interleaved:
             first, self._ordinal = self._ordinal, self._ordinal + rows
         self._latest[part] = self._number
         claim = Claim(
@@ -444,7 +445,7 @@ class Dispenser:
             self._free_for(reader, rows),
             due_s,
             record,
-            part if self._source.interleaved else 0,
+            part if self._interleaved else 0,
         )
         self._began(claim)
         return claim
@@ -462,7 +463,7 @@ class Dispenser:
             ]
             if self._unopened < len(self._parts):
                 rows.append(sequence_number(self._unopened, 0))
-            if self._source.interleaved:
+            if self._interleaved:
                 under_way = claiming or any(self._claims.values())
                 rows = [self._ordinal] if under_way or not self._all_read() else []
         return numbered(self._rank, min(rows)) if rows else end(FIRST)
@@ -470,7 +471,7 @@ class Dispenser:
     def _part_for(self, reader: UnitId, now_s: float) -> int | None:
         """The part that a reader goes on with: a shared one, its own, or the next new one."""
         taken = self._taken()
-        if self._source.interleaved:
+        if self._interleaved:
             return self._part_in_turn(reader, now_s, taken)
         first = min([*taken, *self._next], default=self._unopened)
         for part in sorted(self._next):
@@ -521,7 +522,7 @@ class Dispenser:
 
     def _all_read(self) -> bool:
         """Return whether every part was read to its end, or is being read to it."""
-        if self._source.interleaved:
+        if self._interleaved:
             sure = self._parts and self._looked and not (self._looks or self._notices)
             if not sure:  # there may be further parts
                 return False

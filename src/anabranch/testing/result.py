@@ -18,7 +18,7 @@ Tap = Callable[[str, Sequence[Jumbo | None], Sequence[Jumbo | None]], None]
 
 @dataclass
 class RunResult:
-    """What a run leaves behind.
+    """Holds the results of a run.
 
     Attributes:
         outputs: Rows by sink, in the order in which the sink got them.

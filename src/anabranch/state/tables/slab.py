@@ -258,7 +258,7 @@ class Slab:
         self._has_hidden = True
 
     def is_part_of(self, other: Slab) -> bool:
-        """Whether both are over the same arrays, as far as all owners of rows write to them.
+        """Return whether both are over the same arrays, as far as all owners of rows write to them.
 
         Of a slab from another process, any array may be a copy. Keys, hashes and index are written
         by the slab that grows alone, so that copies of these do no harm; see `join`.
