@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
 
 
 def start_process(
@@ -31,3 +34,9 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def in_a_fresh_process(function: Callable[[], Result]) -> Result:
+    """Return what a module's function returns in a process that did nothing before."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply_async(function).get(timeout=120)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -25,3 +27,11 @@ def bytes_in(directory: Path) -> int:
 def maps_of(directory: Path) -> list[str]:
     maps = Path("/proc/self/maps").read_text().splitlines()
     return [line for line in maps if str(directory) in line]
+
+
+def open_files_of(directory: Path) -> list[str]:
+    names = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # closed since it was listed
+            names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return [name for name in names if name.startswith(str(directory))]

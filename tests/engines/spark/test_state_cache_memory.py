@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import mmap
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,15 @@ import numpy as np
 import pytest
 
 from anabranch.engines.spark.state_cache import CachedState, StateCache
-from tests.engines.spark.cached_states import LARGE, MEGABYTE, bytes_in, files, large, maps_of
+from tests.engines.spark.cached_states import (
+    LARGE,
+    MEGABYTE,
+    bytes_in,
+    files,
+    large,
+    maps_of,
+    open_files_of,
+)
 from tests.state.tables.tables import ints
 
 
@@ -177,15 +183,12 @@ def test_claimed_state_that_is_dropped_leaves_no_file_and_no_mapping(
 
 
 def test_nothing_stays_mapped_or_open_over_many_batches(cache: StateCache, tmp_path: Path) -> None:
-    gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
     cache.put("s", [large(1), np.arange(3)])
     for _ in range(20):
         cache.copy("s")
         cache.put("s", cache.claim("s"))
     assert not maps_of(tmp_path)
-    # Others in this process may close files of theirs meanwhile.
-    assert len(os.listdir("/proc/self/fd")) <= before
+    assert not open_files_of(tmp_path)
     cache.sweep([])
     assert not list(tmp_path.iterdir())
 
