@@ -7,6 +7,7 @@ arrays, go through shared memory; see arena.py. The rest goes through sockets; s
 from __future__ import annotations
 
 import copyreg
+import gc
 import io
 import os
 import pickle
@@ -17,8 +18,8 @@ import threading
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -233,7 +234,8 @@ class Mesh:
             return
         buffers: list[pickle.PickleBuffer] = []
         blocks: list[Block] = []
-        data = packed(message, buffers.append, by_value, take_block=blocks.append)
+        with _no_collection() if by_value else nullcontext():
+            data = packed(message, buffers.append, by_value, take_block=blocks.append)
         for peer in peers:
             for block in blocks:
                 body = _BLOCK.pack(block.id, len(block))
@@ -336,9 +338,10 @@ class Mesh:
     def _message(self, peer: _Peer, kind: int, body: memoryview) -> object:
         if kind == PLAIN:
             return pickle.loads(body)
-        if kind in (WITH_BUFFERS, OWN_BUFFERS):
-            return _read_buffers(body)
-        return self._read_slot(peer.number, body, writable=kind == OWN_SLOT)
+        with _no_collection() if kind in (OWN_BUFFERS, OWN_SLOT) else nullcontext():
+            if kind in (WITH_BUFFERS, OWN_BUFFERS):
+                return _read_buffers(body)
+            return self._read_slot(peer.number, body, writable=kind == OWN_SLOT)
 
     def _read_slot(self, owner: int, body: memoryview, writable: bool) -> object:
         count = body[:_WORD].cast("Q")[0]
@@ -413,6 +416,22 @@ def packed(
         pickler.dispatch_table = copyreg.dispatch_table | _REDUCERS
     pickler.dump(message)
     return file.getvalue()
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Pause the garbage collector.
+
+    State that moves may be hundreds of thousands of Python objects. All of them are in use, and
+    collections while they are read take several times as long as the reading.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _read_buffers(body: memoryview) -> object:

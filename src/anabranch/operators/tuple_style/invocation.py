@@ -52,6 +52,11 @@ class KeyState:
     timers: list[Timer] = field(default_factory=list)
     touched: int = FIRST
 
+    def __reduce__(self) -> tuple[type[KeyState], tuple[Any, ...]]:
+        """Pickle without the names of the fields: every key is pickled when state moves."""
+        fields = (self.order, self.state, self.buffers, self.timers, self.touched)
+        return KeyState, fields
+
     def is_blank(self) -> bool:
         """Whether nothing would be lost by forgetting this key."""
         return not (self.state or self.timers or any(self.buffers))
