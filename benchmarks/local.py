@@ -1,8 +1,9 @@
 """The local engine against what it is made of, and against a peer.
 
-Word count beside the bare Arrow kernels on as many threads; an operator that is called for every
-tuple beside Bytewax; the band join beside a plain NumPy loop. Bytewax is not a dependency: the
-script makes an environment of its own for it, or uses the interpreter named by BYTEWAX_PYTHON.
+Word count beside the bare Arrow kernels on as many threads as there are workers, first on one core;
+an operator that is called for every tuple beside Bytewax; the band join beside a plain NumPy loop.
+Bytewax is not a dependency: the script makes an environment of its own for it, or uses the
+interpreter named by BYTEWAX_PYTHON.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import sys
 import tempfile
 import threading
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +27,7 @@ from harness import Report, interleave, main, seconds
 from local_streams import (
     WORDS_A_LINE,
     Drop,
+    Endless,
     start,
     word_count,
     word_count_plan,
@@ -32,15 +36,17 @@ from local_streams import (
 )
 
 import anabranch as ab
+from anabranch.engines.local.crew import shared_crew
 from anabranch.flow import Flow
 from anabranch.io import memory
 from anabranch.operators.tuple_style.schedule import Schedule
 from anabranch.planning.plan import Plan
 
 BYTEWAX = "bytewax==0.21.1"
-THREADS = 2
 BATCH_ROWS = 65_536
-LINES, QUICK_LINES = 2_000_000, 500_000
+LINES = 16 * BATCH_ROWS
+ROUNDS, QUICK_ROUNDS = 3, 1
+"""How often the lines are counted, by each core."""
 TUPLES, QUICK_TUPLES = 1_000_000, 400_000
 DISTINCT = 10_000
 KERNELS_BAR, BYTEWAX_BAR = 0.7, 2.0
@@ -55,42 +61,65 @@ def measure(quick: bool) -> Report:
 
 
 def add_word_count(report: Report, quick: bool) -> None:
-    lines = zipf_lines(QUICK_LINES if quick else LINES, DISTINCT)
-    words = lines.num_rows * WORDS_A_LINE
+    lines = zipf_lines(LINES, DISTINCT)
+    with one_core():
+        report.add_bar("word_count_over_kernels", _word_count(report, lines, 1, quick), KERNELS_BAR)
+    report.add_figure("word_count_over_kernels_2_cores", _word_count(report, lines, 2, quick))
+
+
+def _word_count(report: Report, lines: pa.RecordBatch, cores: int, quick: bool) -> float:
+    """Add the rates of the kernels and of the engine; returns the share that the engine reaches."""
+    rounds = cores * (QUICK_ROUNDS if quick else ROUNDS)
+    words = rounds * lines.num_rows * WORDS_A_LINE
     cases = {
-        "kernels": lambda: words / seconds(partial(run_kernels, lines)),
-        "ours": lambda: words / seconds(partial(run_word_count, lines)),
+        "kernels": lambda: words / seconds(partial(run_kernels, lines, rounds, cores)),
+        "ours": lambda: words / seconds(partial(run_word_count, lines, rounds, cores)),
     }
-    samples = interleave(cases, 3 if quick else 11)
-    report.add_sample("kernels_words_per_s", samples["kernels"])
-    report.add_sample("word_count_words_per_s", samples["ours"])
-    share = samples["ours"].median / samples["kernels"].median
-    report.add_bar("word_count_over_kernels", share, KERNELS_BAR)
+    samples = interleave(cases, 3 if quick else 9)
+    unit = "core" if cores == 1 else "cores"
+    report.add_sample(f"kernels_words_per_s_{cores}_{unit}", samples["kernels"])
+    report.add_sample(f"word_count_words_per_s_{cores}_{unit}", samples["ours"])
+    return samples["ours"].median / samples["kernels"].median
 
 
-def run_kernels(lines: pa.RecordBatch) -> None:
-    """Split and count each batch, on two threads, and forget the counts."""
-    batches = iter([lines.slice(at, BATCH_ROWS) for at in range(0, lines.num_rows, BATCH_ROWS)])
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Bind this process and the workers that it starts to one core."""
+    shared_crew().close()
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        yield
+    finally:
+        shared_crew().close()
+        os.sched_setaffinity(0, cores)
+
+
+def run_kernels(lines: pa.RecordBatch, rounds: int, threads: int) -> None:
+    """Split and count each batch, and forget the counts."""
+    batches = [lines.slice(at, BATCH_ROWS) for at in range(0, lines.num_rows, BATCH_ROWS)]
+    rest = iter(batches * rounds)
     lock = threading.Lock()
 
     def work() -> None:
         while True:
             with lock:
-                batch = next(batches, None)
+                batch = next(rest, None)
             if batch is None:
                 return
             pc.value_counts(pc.list_flatten(pc.split_pattern(batch["line"], " ")))
 
-    threads = [threading.Thread(target=work) for _ in range(THREADS)]
-    for thread in threads:
+    working = [threading.Thread(target=work) for _ in range(threads)]
+    for thread in working:
         thread.start()
-    for thread in threads:
+    for thread in working:
         thread.join()
 
 
-def run_word_count(lines: pa.RecordBatch) -> None:
-    flow = word_count(memory(lines), Drop())
-    start(flow, word_count_plan(flow, BATCH_ROWS)).wait()
+def run_word_count(lines: pa.RecordBatch, rounds: int, workers: int) -> None:
+    flow = word_count(Endless(lines), Drop())
+    plan = word_count_plan(flow, BATCH_ROWS).with_replicas("split", workers)
+    start(flow, plan, rows=rounds * lines.num_rows).wait()
 
 
 @ab.partitioned(key="word", out="word: string, n: int64", schedule=Schedule.exactly(1))

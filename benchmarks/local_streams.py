@@ -110,11 +110,12 @@ def start(
     flow: Flow,
     plan: Plan,
     *,
+    rows: int | None = None,
     profile: bool = True,
     listener: Callable[[Event], None] = lambda event: None,
 ) -> LocalEngine:
-    """A run that has begun."""
-    engine = LocalEngine(flow, plan, Options(), profile=profile)
+    """A run that has begun, which reads so many rows at most."""
+    engine = LocalEngine(flow, plan, Options(rows=rows), profile=profile)
     engine.start(listener)
     return engine
 

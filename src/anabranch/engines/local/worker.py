@@ -34,7 +34,12 @@ from anabranch.engines.local import forwarding
 from anabranch.engines.local.mesh import COORDINATOR, Mesh
 from anabranch.engines.local.status_page import StatusPage
 from anabranch.engines.local.wire import Wire
-from anabranch.engines.process_memory import ARROW_POOL, give_back_memory, keep_freed_memory
+from anabranch.engines.process_memory import (
+    ARROW_POOL,
+    freeze_modules,
+    give_back_memory,
+    keep_freed_memory,
+)
 from anabranch.errors import EngineError, Subject
 
 ONE_THREAD = {
@@ -110,6 +115,7 @@ def serve(control_descriptor: int, lifeline_descriptor: int, status_descriptor: 
     pa.set_io_thread_count(1)
     keep_freed_memory()
     pa.array([0])  # Arrow loads pandas with its first array: too long for a plan change to wait
+    freeze_modules()
 
     connection = socket.socket(fileno=control_descriptor)
     connection.set_inheritable(False)
