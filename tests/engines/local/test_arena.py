@@ -1,6 +1,5 @@
 """Slots of shared memory are used again, and not before the last reference to them is gone."""
 
-import gc
 import os
 import pickle
 from itertools import pairwise
@@ -31,7 +30,6 @@ class Pair:
         return self.mappings.open(OWNER, slot)
 
     def release_freed(self) -> None:
-        gc.collect()
         while self.mappings.freed:
             owner, slot_id = self.mappings.freed.popleft()
             assert owner == OWNER
