@@ -167,4 +167,17 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     """
     if batch.get_total_buffer_size() <= 2 * batch.nbytes + _SLACK_BYTES:
         return batch
+    return copied(batch)
+
+
+def copied(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the same rows in buffers of their own.
+
+    Example:
+        >>> batch = pa.record_batch({"n": [1, 2]})
+        >>> copied(batch) == batch, copied(batch)["n"].buffers()[1] == batch["n"].buffers()[1]
+        (True, True)
+        >>> copied(batch)["n"].buffers()[1].address == batch["n"].buffers()[1].address
+        False
+    """
     return batch.take(pa.array(np.arange(batch.num_rows)))

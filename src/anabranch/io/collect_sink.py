@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch.columns.rows import compact
+from anabranch.columns.rows import compact, copied
 from anabranch.errors import BuildError, SinkError, Subject, is_count
 from anabranch.io.sink import Guarantee, Traits
 from anabranch.io.staged import StagedSink
@@ -107,7 +107,8 @@ class CollectSink(StagedSink):
 
     def deliver(self, version: int, rows: Iterator[pa.RecordBatch]) -> None:
         """Make the rows part of the table; of more than `limit` rows the first ones go."""
-        table = pa.Table.from_batches(rows)
+        # A worker's rows lie in shared memory, which results would keep for as long as they live.
+        table = pa.Table.from_batches([copied(batch) for batch in rows])
         self._forget_after(version - 1)  # it may be delivered again
         self._rows += table.num_rows
         self._bytes += table.nbytes

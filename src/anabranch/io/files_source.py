@@ -266,7 +266,7 @@ class FilesSource(Source):
 
 # A position in one file: turns blocks of the format's size into chunks of the engine's.
 
-CHUNK_BYTES = 1 << 28
+CHUNK_BYTES = 1 << 26
 """A chunk ends early past this size: it must stay far below Arrow's 2 GiB of text per column."""
 
 

@@ -111,6 +111,7 @@ class Coordinator:
         self.counters = {name: Counters() for name in flow.graph.steps}
         for name, counted in (counters or {}).items():
             self.counters[name].add(counted)
+        self._sinks = flow.names(Role.SINK)
         self._ended: set[UnitId] = set()
         self._passage: Passage | None = Passage(epoch, plan, plan, {}, saves=False)
         self._passage.done = set(self.layout.units)
@@ -154,8 +155,7 @@ class Coordinator:
     @property
     def ended(self) -> bool:
         """Whether every sink has processed the end of its stream."""
-        sinks = self._topology.flow.names(Role.SINK)
-        return all(self._ended.issuperset(self.layout.of_region(sink)) for sink in sinks)
+        return all(self._ended.issuperset(self.layout.of_region(sink)) for sink in self._sinks)
 
     @property
     def held_up(self) -> bool:

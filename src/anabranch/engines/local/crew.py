@@ -84,9 +84,13 @@ class WorkerProcess:
         except ValueError:
             return f"killed by signal {-code}"
 
+    def end(self) -> None:
+        """End the process whatever it does."""
+        self._process.kill()
+
     def kill(self) -> None:
         """End the process whatever it does, and release everything that belongs to it."""
-        self._process.kill()
+        self.end()
         self._process.wait()
         self._close()
 
@@ -305,7 +309,16 @@ def shared_crew() -> Crew:
 _crews: weakref.WeakSet[Crew] = weakref.WeakSet()
 
 
+_exiting = threading.Event()
+
+
+def is_exiting() -> bool:
+    """Return whether this process is about to end, and its workers with it."""
+    return _exiting.is_set()
+
+
 def _close_all() -> None:
+    _exiting.set()
     for crew in list(_crews):
         crew.close()
 

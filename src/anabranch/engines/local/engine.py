@@ -19,6 +19,7 @@ from anabranch.engines.cpu_topology import cpu_sockets, require_sockets, usable_
 from anabranch.engines.engine import CHANGES, Options, caller_waits
 from anabranch.engines.latency import Latencies
 from anabranch.engines.local import forwarding
+from anabranch.engines.local.crew import is_exiting
 from anabranch.engines.local.profiler import PERIOD_S
 from anabranch.engines.local.session import END_S, TICK_S, Session, WorkerLost
 from anabranch.engines.local.site import must_return
@@ -170,6 +171,13 @@ class LocalEngine:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; raises what ended the run, if that was an error."""
+        if threading.current_thread() is self._driver:
+            raise EngineError(
+                Subject("flow", self._flow.name),
+                "somebody outside of the run who waits for its end",
+                "a listener or sink that waits for the end of its own run",
+                "wait in the thread that has started the run; a listener may stop it",
+            )
         if self._driver is None and not self._over.is_set():
             self._drive_for(timeout_s)
         ended = self._over.wait(timeout_s) if self._driver is not None else self._over.is_set()
@@ -345,7 +353,8 @@ class LocalEngine:
         """Go on from the checkpoint in a new session, if there is one."""
         checkpoint, session = self._checkpoint, self._session
         assert session is not None
-        if checkpoint is None or self._restarts >= RESTARTS or self._stopping:
+        ends = self._stopping or is_exiting()
+        if checkpoint is None or self._restarts >= RESTARTS or ends:
             self._fail(error)
             return
         self._restarts += 1

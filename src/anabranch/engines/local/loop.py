@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 from anabranch.engines.checkpoint.manifest import Manifest
@@ -24,7 +26,7 @@ from anabranch.io.sink import Stage
 from anabranch.io.staged import MemoryStage
 from anabranch.runtime.host import Host
 from anabranch.runtime.layout import Topology
-from anabranch.runtime.messages import Begin, Handover
+from anabranch.runtime.messages import Begin, Delivery, Handover, Message
 from anabranch.state.tables.shared_arrays import allow_sharing
 
 REPORT_S = 0.2
@@ -57,6 +59,44 @@ class LocalJob:
 
 class Ready(NamedTuple):
     """Reports that a worker can take messages of its run."""
+
+
+class Broadcast(NamedTuple):
+    """The same tuples for units of several processes, which all map the one copy of them.
+
+    Attributes:
+        shares: The deliveries, each with the number of its process.
+    """
+
+    shares: tuple[tuple[int, Delivery], ...]
+
+    def for_host(self, number: int) -> list[Delivery]:
+        """Return what one of the processes gets."""
+        return [delivery for host, delivery in self.shares if host == number]
+
+
+def broadcasts(
+    messages: Sequence[tuple[int, Message]],
+) -> Iterator[tuple[set[int], Message | Broadcast]]:
+    """Join the deliveries of the same tuples that follow each other.
+
+    Returns:
+        Each message, with the numbers of the processes that it goes to.
+    """
+    for _, group in groupby(messages, lambda sent: _content(sent[1])):
+        sent = list(group)
+        if len(sent) == 1:
+            yield {sent[0][0]}, sent[0][1]
+        else:
+            shares = [(host, each) for host, each in sent if isinstance(each, Delivery)]
+            yield {host for host, _ in shares}, Broadcast(tuple(shares))
+
+
+def _content(message: Message) -> int:
+    """Return a number that only deliveries of the same tuples have in common."""
+    if isinstance(message, Delivery) and message.jumbo is not None:
+        return id(message.jumbo)
+    return id(message)
 
 
 class Close(NamedTuple):
@@ -154,7 +194,11 @@ class WorkerLoop:
                     self._answer(message)
                 else:
                     self._received += sender != COORDINATOR
-                    host.receive(message)  # type: ignore[arg-type]
+                    if isinstance(message, Broadcast):
+                        for delivery in message.for_host(mesh.number):
+                            host.receive(delivery)
+                    else:
+                        host.receive(message)  # type: ignore[arg-type]
                     if isinstance(message, Begin):
                         self.pin()
                     runnable = []
@@ -178,9 +222,9 @@ class WorkerLoop:
         self._site.abort()
 
     def _send(self) -> None:
-        for to, message in self._host.take_outbox():
-            self._sent += to != COORDINATOR
-            self._mesh.send(to, message, by_value=isinstance(message, Handover))
+        for to, message in broadcasts(self._host.take_outbox()):
+            self._sent += len(to - {COORDINATOR})
+            self._mesh.send_all(tuple(to), message, by_value=isinstance(message, Handover))
 
     def _answer(self, ping: Ping) -> None:
         self._send()

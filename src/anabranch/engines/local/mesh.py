@@ -16,10 +16,11 @@ import socket
 import struct
 import threading
 import time
+import weakref
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,8 @@ SHARED_FROM_BYTES = 4 << 10
 """Buffers of a message go into shared memory when they have at least this size together."""
 SHARED_PICKLE_FROM_BYTES = 64 << 10
 """A message without its buffers goes into shared memory, too, from this size."""
+SOON_S = 0.1
+"""How often what a step prints is sent while the step still runs."""
 ONE_BUFFER_BYTES = 256 << 10
 """Batches and tables up to this size become one buffer before they are copied."""
 
@@ -102,11 +105,14 @@ class Mesh:
         self._posted: deque[tuple[int, object]] = deque()
         self._inbox: list[tuple[int, object]] = []
         self._thread = threading.get_ident()
+        self._in_foreign_code = False  # such as the pickling of a user's class
+        self._flushed_s = 0.0
         self._poller = select.poll()
         self._waking, self._woken = socket.socketpair()
         self._waking.setblocking(False)
         self._woken.setblocking(False)
         self._poller.register(self._woken, select.POLLIN)
+        _meshes.add(self)
 
     @property
     def peers(self) -> tuple[int, ...]:
@@ -159,6 +165,15 @@ class Mesh:
         self._posted.append((to, message))
         if threading.get_ident() != self._thread:
             self.wake()
+
+    def post_soon(self, to: int, message: object) -> None:
+        """Send a message from any thread, and no later than the next one after a moment."""
+        self.post(to, message)
+        now_s = time.monotonic()
+        own = threading.get_ident() == self._thread
+        if own and not self._in_foreign_code and now_s - self._flushed_s >= SOON_S:
+            self._flushed_s = now_s
+            self.flush()
 
     def wake(self) -> None:
         """Let `poll` return in the thread that waits there, or the next call if there is none."""
@@ -228,13 +243,21 @@ class Mesh:
         self._woken.close()
         self.arena.close()
 
+    def forget(self) -> None:
+        """Let go of connections that belong to the parent of this process."""
+        for peer in self._peers.values():
+            peer.wire.close()
+        self._peers.clear()
+        self._waking.close()
+        self._woken.close()
+
     def _send(self, to: Sequence[int], message: object, by_value: bool = False) -> None:
         peers = [peer for number in to if (peer := self._peers.get(number)) is not None]
         if not peers:
             return
         buffers: list[pickle.PickleBuffer] = []
         blocks: list[Block] = []
-        with _no_collection() if by_value else nullcontext():
+        with self._foreign_code(collecting=not by_value):
             data = packed(message, buffers.append, by_value, take_block=blocks.append)
         for peer in peers:
             for block in blocks:
@@ -262,6 +285,25 @@ class Mesh:
                 self._send_slot([peer], self.arena.put(views), data, OWN_SLOT)
         else:
             self._send_slot(peers, self.arena.put(views, len(peers)), data, WITH_SLOT)
+
+    @contextmanager
+    def _foreign_code(self, *, collecting: bool) -> Iterator[None]:
+        """Pickle or unpickle, which may call functions of the user.
+
+        The garbage collector pauses unless `collecting`: state that moves may be hundreds of
+        thousands of Python objects. All of them are in use, and collections while they are read
+        take several times as long as the reading.
+        """
+        pausing = not collecting and gc.isenabled()
+        if pausing:
+            gc.disable()
+        outer, self._in_foreign_code = self._in_foreign_code, True
+        try:
+            yield
+        finally:
+            self._in_foreign_code = outer
+            if pausing:
+                gc.enable()
 
     def _send_slot(self, peers: Iterable[_Peer], slot: Slot, data: bytes, kind: int) -> None:
         words = array("Q", [len(slot.starts), *slot[:4], *slot.starts, *slot.lengths])
@@ -336,9 +378,9 @@ class Mesh:
             self._lose(peer)
 
     def _message(self, peer: _Peer, kind: int, body: memoryview) -> object:
-        if kind == PLAIN:
-            return pickle.loads(body)
-        with _no_collection() if kind in (OWN_BUFFERS, OWN_SLOT) else nullcontext():
+        with self._foreign_code(collecting=kind not in (OWN_BUFFERS, OWN_SLOT)):
+            if kind == PLAIN:
+                return pickle.loads(body)
             if kind in (WITH_BUFFERS, OWN_BUFFERS):
                 return _read_buffers(body)
             return self._read_slot(peer.number, body, writable=kind == OWN_SLOT)
@@ -368,6 +410,19 @@ class Mesh:
 def _let_go(lent: socket.socket | Block) -> None:
     if isinstance(lent, socket.socket):
         lent.close()
+
+
+_meshes: weakref.WeakSet[Mesh] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    # A forked process that kept the connections open would hide the end of its parent from others.
+    for mesh in list(_meshes):
+        mesh.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 def connect_pair(one: Mesh, other: Mesh) -> None:
@@ -416,22 +471,6 @@ def packed(
         pickler.dispatch_table = copyreg.dispatch_table | _REDUCERS
     pickler.dump(message)
     return file.getvalue()
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Pause the garbage collector.
-
-    State that moves may be hundreds of thousands of Python objects. All of them are in use, and
-    collections while they are read take several times as long as the reading.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _read_buffers(body: memoryview) -> object:

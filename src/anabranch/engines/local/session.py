@@ -22,6 +22,7 @@ from anabranch.engines.latency import Latencies
 from anabranch.engines.local.crew import WorkerProcess, shared_crew
 from anabranch.engines.local.forwarding import Logged, Printed, show
 from anabranch.engines.local.loop import (
+    Broadcast,
     Close,
     Closed,
     Durable,
@@ -65,6 +66,8 @@ TICK_S = 0.05
 """The longest that a turn waits."""
 QUIET_S = 0.05
 """How long nothing is reported before workers are asked whether they are idle."""
+LOOK_S = 1.0
+"""How often it is checked that no worker has died."""
 END_S = 10.0
 """How long workers have to end."""
 CLEAN_EVERY = 8
@@ -147,7 +150,7 @@ class Session:
         self._pongs: dict[int, Pong] = {}
         self._last_pongs: dict[int, Pong] = {}
         self._asked_s: float | None = None
-        self._reported_s = time.monotonic()
+        self._reported_s = self._looked_s = time.monotonic()
         self._unsaved = False
         self._chain: Chain = ()
         self._surveying = False
@@ -274,6 +277,7 @@ class Session:
                 self._publish(passage)
             self.passed.append(passage)
         self._look_for_standstill(now_s)
+        self._look_for_the_dead(now_s)
 
     def _settle(self) -> None:
         """Carry away what the host at home has sent."""
@@ -325,6 +329,9 @@ class Session:
                 raise self._lost(message.number)
         elif isinstance(message, Closed):
             self._closed.add(sender)
+        elif isinstance(message, Broadcast):
+            for delivery in message.for_host(HOME):
+                self._home.receive(delivery)
         elif isinstance(message, Ready):
             self._starting.discard(sender)
             self._begin_when_ready()
@@ -354,6 +361,21 @@ class Session:
         else:
             return True
         return any(self.coordinator.sources[name].held_up for name in names)
+
+    def _look_for_the_dead(self, now_s: float) -> None:
+        """Notice dead workers whose connections are still open, in processes that steps forked."""
+        if now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            for number in self._dead():
+                raise self._lost(number)
+
+    def _dead(self) -> list[int]:
+        """The workers that have died and not ended before."""
+        return [
+            number
+            for number, worker in enumerate(self._workers, 1)
+            if number not in self._closed and worker.returncode is not None
+        ]
 
     def _lost(self, number: int) -> WorkerLost:
         worker = self._workers[number - 1]
@@ -553,14 +575,19 @@ class Session:
             return
         mesh = self._mesh
         try:
+            for number in self._starting:  # they have no rows, and still import their modules
+                self._workers[number - 1].end()
+            self._closed |= self._starting
             expected = set(mesh.peers)
             mesh.send_all(mesh.peers, Close(show_rest))
             until_s = time.monotonic() + END_S
             while expected - self._closed and time.monotonic() < until_s:
-                for sender, message in mesh.poll(TICK_S):
+                dead: list[tuple[int, object]] = [(n, Lost(n)) for n in self._dead()]
+                for sender, message in mesh.poll(TICK_S) + dead:
                     if isinstance(message, Lost):
                         expected.discard(message.number)
-                        if show_rest and message.number not in self._closed:
+                        shows = show_rest and self._checkpoint is None
+                        if shows and message.number not in self._closed:
                             raise self._lost(message.number)  # with rows that were not shown
                     elif isinstance(message, Failed) and not show_rest:
                         self._closed.add(sender)  # the run has failed already

@@ -110,6 +110,8 @@ def serve(control_descriptor: int, lifeline_descriptor: int, status_descriptor: 
     end_with(lifeline)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    for number in (signal.SIGTERM, signal.SIGHUP):  # they may go to a whole group of processes
+        signal.signal(number, _leave_it_to_the_coordinator)
     faulthandler.enable()
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
@@ -120,6 +122,8 @@ def serve(control_descriptor: int, lifeline_descriptor: int, status_descriptor: 
     connection = socket.socket(fileno=control_descriptor)
     connection.set_inheritable(False)
     control = Wire(connection, blocking=True)
+    for each in (control, lifeline):
+        os.register_at_fork(after_in_child=each.close)
     lasting_modules = set(sys.modules)
     while (mesh := _connected(control)) is not None:
         _do_job(mesh)
@@ -134,6 +138,10 @@ def serve(control_descriptor: int, lifeline_descriptor: int, status_descriptor: 
         del mesh
         gc.collect()
         give_back_memory()
+
+
+def _leave_it_to_the_coordinator(number: int, frame: object) -> None:
+    """Handle a signal by nothing: a child process that a step starts does not inherit that."""
 
 
 def end_with(lifeline: socket.socket) -> None:
@@ -183,7 +191,7 @@ def _do_job(mesh: Mesh) -> None:
         if job is None:
             return
         _take_over(job.surroundings)
-        forwarding.forward(partial(mesh.post, COORDINATOR), job.surroundings.log_levels)
+        forwarding.forward(partial(mesh.post_soon, COORDINATOR), job.surroundings.log_levels)
         main, arguments = _unpacked(job)
         del job
         main(mesh, *arguments)
