@@ -19,6 +19,8 @@ from tests.sampling import SOAK, some, thorough
 
 # Test doubles keep lists and events that do not travel; tests of workers say how many they want.
 os.environ.setdefault("ANABRANCH_WORKERS", "0")
+# Freed shared memory is filled with a pattern, so that tests notice who still reads there.
+os.environ.setdefault("ANABRANCH_WIPE_SLOTS", "1")
 
 settings.register_profile(
     "default", derandomize=True, deadline=None, print_blob=True, max_examples=some(100)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -50,13 +51,14 @@ def slow():
 
 @contextmanager
 def started(
-    folder: Path, *arguments: object, ignores_sigint: bool = False
+    folder: Path, *arguments: object, ignores_sigint: bool = False, start_new_session: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
     """A command that has begun to read."""
     (folder / "endless.py").write_text(ENDLESS)
     with start_process(
         [sys.executable, "-m", "anabranch.cli", *map(str, arguments)],
         ignores_sigint=ignores_sigint,
+        start_new_session=start_new_session,
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -89,6 +91,15 @@ def test_a_run_finishes_what_is_under_way_tells_what_came_and_says_who_ended_it(
     assert "finishing what is under way" in err
     assert "interrupted; with --checkpoint DIR it could go on" in err
     assert isinstance(list(read_journal(journal))[-1], RunEnded)
+
+
+def test_a_signal_to_all_processes_of_a_run_ends_it_in_order(tmp_path: Path) -> None:
+    arguments = ["run", "endless:build", "--engine", "local", "--json"]
+    with started(tmp_path, *arguments, start_new_session=True) as process:
+        os.killpg(process.pid, signal.SIGTERM)  # as service managers do
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 143, err
+    assert json.loads(out)["rows_in"] >= 1024
 
 
 def test_a_run_that_inherits_sigint_as_ignored_is_stopped_by_sigterm_alone(tmp_path: Path) -> None:

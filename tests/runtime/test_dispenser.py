@@ -14,7 +14,16 @@ from anabranch.io.reader import numbered, place
 from anabranch.io.source import Extent, IdleAfter, WrappedSource
 from anabranch.io.stamped_source import stamped
 from anabranch.planning.plan import SourcePlan
-from anabranch.runtime.dispenser import LINGER_S, LOOK_S, MOST_AHEAD, NAP_S, QUEUED, Dispenser
+from anabranch.runtime.dispenser import (
+    FIRST_ROWS,
+    LINGER_S,
+    LOOK_S,
+    MOST_AHEAD,
+    NAP_S,
+    QUEUED,
+    SOON_S,
+    Dispenser,
+)
 from anabranch.runtime.messages import Claim, Finished, Promise, Survey, Surveyed, UnitId
 from anabranch.state.positions import FIRST, IDLE, JOINED, LAST, end
 from tests.runtime.parts import Part, Parts, Reading
@@ -689,3 +698,29 @@ def test_a_question_that_is_not_answered_keeps_the_epoch_from_ending():
     waiting = dispenser.at_rest
     dispenser.surveyed(Surveyed(question.reader, {"0": Extent()}))
     assert (waiting, dispenser.at_rest) == (False, True)
+
+
+def large_claims(step_s: float, claims: int = 12) -> list[int]:
+    """The sizes of claims that are given out one by one, each done after some seconds."""
+    dispenser, now_s, sizes = (
+        dispenser_of(Parts(10_000_000), batch_rows=50_000),
+        0.0,
+        [],
+    )
+    for _ in range(claims):
+        claim = next(each for each in dispenser.give(now_s) if isinstance(each, Claim))
+        sizes.append(claim.stop - claim.start)
+        now_s += step_s
+        for started in dispenser._claims[FIRST_READER].copy():
+            finish(dispenser, started)
+    return sizes
+
+
+def test_claims_become_as_large_as_the_plan_says_where_that_is_quick():
+    sizes = large_claims(SOON_S / 2)
+    assert sizes[:4] == [FIRST_ROWS, 2 * FIRST_ROWS, 4 * FIRST_ROWS, 50_000]
+    assert set(sizes[4:]) == {50_000}
+
+
+def test_claims_stay_small_where_steps_take_long():
+    assert set(large_claims(SOON_S * 2)) == {FIRST_ROWS}

@@ -36,6 +36,10 @@ MOST_PARTS = 1000
 """Of more parts the backlog is not computed: it would take longer than it is worth."""
 MOST_AHEAD = 4
 """Batches that may be read of a part while an earlier one is not done: their rows have to wait."""
+FIRST_ROWS = 8192
+"""Rows of the first claims at most. Nobody knows yet how long a step takes for each."""
+SOON_S = 1.0
+"""Claims become larger while all that stems from them is done within this time."""
 QUEUED = 2
 """Claims that a reader has at once, so that it need not wait for the next one."""
 LINGER_S = 0.002
@@ -83,6 +87,8 @@ class Dispenser:
         self._given = self._before = self._saved = 0
         self._number = 0
         self._flying: dict[int, int] = {}  # by claim, deliveries under way because of it
+        self._most_rows = FIRST_ROWS  # of a claim, for now
+        self._began_s: dict[int, float] = {}  # by claim of so many rows that is under way
         self._extra = 0  # claims beyond the window, after a standstill
         self._not_before: dict[int, float] = {}
         self._due_since: float | None = None
@@ -301,6 +307,7 @@ class Dispenser:
 
     def give(self, now_s: float) -> list[Claim | Promise | Survey]:
         """What readers shall read now, and what those without a claim may promise."""
+        self._grow(now_s)
         given: list[Claim | Promise | Survey] = []
         if self._should_look(now_s):
             self._looks, self._look_s = True, now_s + LOOK_S
@@ -326,6 +333,17 @@ class Dispenser:
             waits.append(self._look_s)
         waits += self._silences.wake_s()
         return min((when for when in waits if when > now_s), default=None)
+
+    def _grow(self, now_s: float) -> None:
+        """Let claims have twice as many rows once one of the present size is done soon.
+
+        A step that takes long for each row holds up a plan change, a save or the end of a run for
+        a claim. So claims are as large as the plan says only where that is quick.
+        """
+        done = [number for number in self._began_s if number not in self._flying]
+        if any(now_s - self._began_s.pop(number) <= SOON_S for number in done):
+            self._most_rows *= 2
+            self._began_s.clear()
 
     @property
     def expectant(self) -> bool:
@@ -434,6 +452,8 @@ class Dispenser:
         if self._interleaved:
             first, self._ordinal = self._ordinal, self._ordinal + rows
         self._latest[part] = self._number
+        if self._most_rows <= rows < self._batch_rows():
+            self._began_s[self._number] = now_s
         claim = Claim(
             self._epoch,
             reader,
@@ -547,7 +567,7 @@ class Dispenser:
 
     def _due(self, now_s: float) -> int:
         """How many rows may be given out now."""
-        rows = self._claim_rows(self._batch_rows())
+        rows = self._claim_rows(min(self._batch_rows(), self._most_rows))
         due = self._pace.due(self._given, now_s)
         if due is not None:
             if due <= 0:

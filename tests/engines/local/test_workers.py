@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ import pytest
 import anabranch as ab
 from anabranch.engines.local import engine as local_engine
 from anabranch.engines.local.crew import shared_crew
+from anabranch.engines.local.loop import Close
+from anabranch.engines.local.mesh import Mesh
 from anabranch.errors import EngineError, OperatorError
 from anabranch.flow import Flow
 from anabranch.io import collect, generate, memory, parquet, read_back
 from anabranch.io.source import Chunk, Extent, Source
 from anabranch.planning.plan import Plan
+from anabranch.planning.starting import one_of_everything
 from tests.processes import is_running
 from tests.waiting import wait_until
 
@@ -125,6 +129,46 @@ def test_a_run_with_a_checkpoint_goes_on_after_the_death_of_a_worker(tmp_path, c
     assert (result.rows_in, result.rows_out) == (ROWS, ROWS)
     told = [r.getMessage() for r in caplog.records if "going on from" in r.getMessage()]
     assert ["(restart 1 of 3)" in told[0], "(restart 2 of 3)" in told[1]] == [True, True]
+
+
+def test_a_worker_that_dies_is_noticed_though_a_child_of_it_lives_on():
+    def step(batch: pa.RecordBatch) -> dict[str, Any]:
+        if last_of(batch) > ROWS // 2:
+            if os.fork() == 0:  # as a pool of processes does
+                time.sleep(20)
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+    flow = flow_of(step)
+    with pytest.raises(EngineError, match=r"worker 1 .*killed by SIGKILL"):
+        ab.run(flow, engine="local", workers=1, plan=small(flow))
+
+
+def test_what_a_step_prints_before_its_worker_dies_arrives(capsys):
+    def step(batch: pa.RecordBatch) -> dict[str, Any]:
+        print("before the end")
+        os._exit(7)
+
+    with pytest.raises(EngineError, match="exited with code 7"):
+        ab.run(flow_of(step), engine="local", workers=1)
+    assert "step: before the end" in capsys.readouterr().out
+
+
+def test_a_worker_that_dies_at_the_end_fails_no_run_whose_rows_are_saved(tmp_path, monkeypatch):
+    def killing(self: Mesh, to: Any, message: object, by_value: bool = False) -> None:
+        if isinstance(message, Close):
+            [worker] = children(os.getpid())
+            os.kill(worker, signal.SIGKILL)
+        send_all(self, to, message, by_value)
+
+    shared_crew().close()  # so that there is one worker
+    send_all = Mesh.send_all
+    monkeypatch.setattr(Mesh, "send_all", killing)
+    flow = flow_of(lambda batch: {}, parquet(tmp_path / "out"))
+    result = ab.run(flow, engine="local", workers=1, checkpoint=tmp_path / "checkpoint")
+    assert result.ended
+    assert read_back(tmp_path / "out").num_rows == ROWS
 
 
 def test_a_run_fails_when_workers_die_again_and_again(tmp_path):
@@ -396,6 +440,113 @@ def test_nothing_is_left_when_the_process_of_the_user_is_killed(tmp_path):
     wait_until(lambda: not any(map(is_running, workers)))
     left = set(os.listdir("/dev/shm")) - before
     assert [name for name in left if "anabranch" in name] == []
+
+
+UNSTOPPED = """
+def numbers(rng, index):
+    return {"k": index % 5, "x": index}
+
+flow = flow_of(ab.generate(numbers, "k: int64, x: int64", rate_per_s=3000), ab.parquet("out"))
+run = ab.start(flow, engine="local", workers=2, checkpoint="checkpoint")
+while run.engine.rows[1] < 500:
+    run.await_termination(0.01)
+"""
+
+
+def test_a_script_that_ends_without_stopping_its_run_starts_no_further_workers(tmp_path):
+    command = [sys.executable, "-c", BODY + UNSTOPPED]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, "restart" in done.stderr) == (0, False), done.stderr
+
+
+FORKING = """
+import os, time
+
+out = ab.collect()
+rows = ab.memory([{"k": n % 5, "x": n} for n in range(1000)])
+children = []
+
+def listener(event):
+    if not children:
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+            os._exit(0)
+        children.append(child)
+
+ab.run(flow_of(rows, out), engine="local", workers=2, listener=listener)
+from anabranch.engines.local.crew import shared_crew
+print(len(shared_crew()._idle), out.table().num_rows)
+os.kill(children[0], 9)
+"""
+
+
+def test_workers_stay_warm_though_the_process_of_the_user_forks_during_a_run(tmp_path):
+    assert run_python("-c", BODY + FORKING, cwd=tmp_path) == "2 1000\n"
+
+
+KEEPING = """
+import os
+
+kept = []
+counts = []
+for _ in range(6):
+    out = ab.collect()
+    rows = ab.memory([{"k": n % 5, "x": n} for n in range(20_000)])
+    ab.run(flow_of(rows, out), engine="local", workers=2)
+    kept.append(out.table())
+    counts.append(len(os.listdir("/proc/self/fd")))
+print(counts[-1] - counts[1], sum(each.num_rows for each in kept))
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts descriptors in /proc")
+def test_results_that_are_kept_hold_no_shared_memory(tmp_path):
+    assert run_python("-c", BODY + KEEPING, cwd=tmp_path) == "0 120000\n"
+
+
+LATE = """
+from anabranch.engines.local.crew import shared_crew
+
+out = ab.collect()
+run = ab.start(flow_of(ab.memory([{"k": 1, "x": 1}]), out), engine="local", workers=1)
+run.stop()
+print(len(shared_crew()._idle))
+"""
+
+
+def test_workers_that_still_start_are_ended_with_their_run(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys, time\nif 'anabranch.engines.local.worker' in sys.orig_argv: time.sleep(100)\n"
+    )
+    assert run_python("-c", BODY + LATE, cwd=tmp_path) == "0\n"
+
+
+def test_a_run_whose_steps_are_slow_stops_after_a_few_claims():
+    def slow(batch: pa.RecordBatch) -> dict[str, Any]:
+        time.sleep(0.0002 * batch.num_rows)
+        return {}
+
+    flow = flow_of(slow, rows=None)
+    with ab.start(flow, engine="local", workers=1) as run:
+        wait_until(lambda: run.engine.rows[0])
+    assert run.result().rows_in < one_of_everything(flow).source("rows").batch_rows
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_listener_that_waits_for_its_own_run_is_refused(workers: int):
+    def listener(event: object) -> None:
+        if run and not refused:
+            with pytest.raises(EngineError, match="waits for the end of its own run") as failure:
+                run[0].await_termination(60)
+            refused.append(failure.value)
+
+    run: list[Any] = []
+    refused: list[EngineError] = []
+    flow = flow_of(lambda batch: {}, rows=None)
+    with ab.start(flow, engine="local", workers=workers, listener=listener) as started:
+        run.append(started)
+        wait_until(lambda: refused)
 
 
 @pytest.mark.parametrize("checkpoint", [True, False])
