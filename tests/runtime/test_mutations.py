@@ -21,7 +21,7 @@ from tests.law.test_mutations import (
 from tests.runtime.recorded import record, violations
 from tests.runtime.switching import any_plan, switching_flow
 
-SEEDS = range(12)
+SEEDS = range(40)
 
 Patch = pytest.MonkeyPatch
 

@@ -6,6 +6,9 @@ Joker §3.2, with these deviations:
 - A stateless operator before a partitioned one joins its region only if its input carries the key
   *unchanged* up to there (`Operator.keeps`), not merely a column of that name.
 - Shared operators stand alone: their input is copied to every replica.
+- So do clocks, which put a stream in the order of event time. Each replica judges some of the
+  tuples, by what a single small memory tells it; that works where tuples come as runs of one
+  source's rows.
 - Sinks, like sources, have regions of their own. The replicas of a sink take ranges of positions in
   turn, so that order is kept without a place that all rows pass.
 
@@ -30,6 +33,7 @@ class RegionKind(Enum):
     PARTITIONED = "partitioned"
     STATEFUL = "stateful"
     SHARED = "shared"
+    CLOCK = "clock"
     SINK = "sink"
 
 
@@ -52,8 +56,8 @@ class Region:
         key: Columns that route a tuple to its bucket, for partitioned regions.
         buckets: How many buckets its state has; 0 without state.
         ordered: Whether it could tell the order of its input, so that order must be restored.
-        sharable: Whether several readers may share a source's parts, or several writers the ranges
-            of a sink.
+        sharable: Whether several readers may share a source's parts, several writers the ranges of
+            a sink, or several replicas the judging of a clock.
     """
 
     name: str
@@ -77,6 +81,7 @@ class Region:
             RegionKind.STATELESS,
             RegionKind.PARTITIONED,
             RegionKind.SHARED,
+            RegionKind.CLOCK,
             RegionKind.SINK,
         )
 
@@ -124,7 +129,8 @@ def written_by_workers(flow: Flow, sink: Region) -> bool:
 def _loses_key_order(found: list[Region], sink: Step) -> bool:
     """Whether a sink reads from replicas among which the tuples of a key are dealt out."""
     producer = sink.inputs[0].step if sink.inputs[0] is not None else ""
-    return any(r.kind is RegionKind.STATELESS and producer in r.steps for r in found)
+    dealing = (RegionKind.STATELESS, RegionKind.CLOCK)
+    return any(r.kind in dealing and producer in r.steps for r in found)
 
 
 def _in_ranges(flow: Flow, sink: Step) -> bool:
@@ -194,12 +200,14 @@ def _cut(flow: Flow, chain: tuple[str, ...]) -> list[Region]:
 def _joins(
     flow: Flow, kind: StateKind | None, key: tuple[str, ...], steps: list[str], name: str
 ) -> bool:
-    state = flow.graph.steps[name].body.state
-    if state is StateKind.STATELESS:
+    body = flow.graph.steps[name].body
+    if body.clock or any(flow.graph.steps[each].body.clock for each in steps):
+        return False
+    if body.state is StateKind.STATELESS:
         if kind is StateKind.PARTITIONED:
             return _carries(flow, [*steps, name], key)
         return kind is StateKind.STATELESS
-    return bool(state is StateKind.STATEFUL and kind is StateKind.STATEFUL)
+    return bool(body.state is StateKind.STATEFUL and kind is StateKind.STATEFUL)
 
 
 def _longest_carrying(flow: Flow, steps: list[str], name: str, key: tuple[str, ...]) -> list[str]:
@@ -237,7 +245,22 @@ def _region(flow: Flow, kind: StateKind, key: tuple[str, ...], steps: tuple[str,
         StateKind.SHARED: bodies[name].own_buckets or flow.buckets,
     }[kind]
     ordered = kind is not StateKind.STATELESS
+    if bodies[name].clock:
+        sharable = _in_slices(flow, flow.graph.steps[name])
+        return Region(name, RegionKind.CLOCK, steps, key, buckets, ordered, sharable)
     return Region(name, _KINDS[kind], steps, key, buckets, ordered)
+
+
+def _in_slices(flow: Flow, clock: Step) -> bool:
+    """Return whether a step gets runs of one source's rows, whoever hands them on."""
+    step = clock
+    while len(step.inputs) == 1 and step.inputs[0] is not None:
+        step = flow.graph.steps[step.inputs[0].step]
+        if step.role is Role.SOURCE:
+            return True
+        if step.body.state is not StateKind.STATELESS:
+            return False
+    return False  # tuples of one row come on several ways
 
 
 @dataclass(frozen=True)

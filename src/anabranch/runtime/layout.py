@@ -41,9 +41,19 @@ class Topology:
         self.ports = {
             region.name: len(flow.graph.steps[region.steps[0]].inputs) for region in found
         }
+        self.in_slices = self._upstream_of_clocks()
         sinks = flow.sinks()
         # Staged sinks may be Python objects of the caller's process.
         self.at_home = {name for name, sink in sinks.items() if sink.traits.staged}
+
+    def _upstream_of_clocks(self) -> frozenset[str]:
+        """Clocks that several replicas can be, and the regions that their tuples come through."""
+        clocks = (r for r in self.regions.values() if r.kind is RegionKind.CLOCK and r.sharable)
+        found = {clock.name for clock in clocks}
+        for edge in reversed(self.edges):
+            if edge.consumer in found:
+                found.add(edge.producer)
+        return frozenset(found)
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,12 @@ class Entrance:
 
 INNER = -1
 """The edge between two pipelines of one replica."""
+
+CLOCK = -2
+"""The edge between two replicas of a clock."""
+
+ANYWHERE = (RegionKind.STATELESS, RegionKind.CLOCK)
+"""In regions of these kinds, any replica can process any tuple."""
 
 
 @dataclass(frozen=True)
@@ -175,11 +191,11 @@ class Layout:
     ) -> list[list[UnitId]]:
         """By producer, the consumers that may get its tuples.
 
-        Any replica of a stateless region can process any tuple. Where each host has both producers
-        and consumers, tuples stay on their host.
+        Any replica of a stateless region can process any tuple, and any replica of a clock can
+        judge it. Where each host has both producers and consumers, tuples stay on their host.
         """
         everyone = [list(consumers) for _ in producers]
-        if self.topology.regions[edge.consumer].kind is not RegionKind.STATELESS:
+        if self.topology.regions[edge.consumer].kind not in ANYWHERE:
             return everyone
         near = [[c for c in consumers if self.units[c] == self.units[p]] for p in producers]
         if all(near) and {c for each in near for c in each} == set(consumers):

@@ -56,7 +56,8 @@ class Delivery(NamedTuple):
         jumbo: The tuples; None where only the frontier is new.
         frontier: No tuple before it will follow on this link.
         born_s: When the oldest of the tuples was read; None without tuples.
-        chunks: The claims that the tuples stem from.
+        chunks: The claims that the tuples stem from. Without tuples, those that moved the frontier
+            past tuples that have been delivered before.
     """
 
     epoch: int
@@ -65,6 +66,14 @@ class Delivery(NamedTuple):
     frontier: Root
     born_s: float | None = None
     chunks: Chunks = frozenset()
+
+
+class Word(NamedTuple):
+    """What two replicas of a clock tell each other; see `runtime/clock.py`."""
+
+    epoch: int
+    link: Link
+    content: Any
 
 
 class Barrier(NamedTuple):
@@ -236,4 +245,4 @@ class SinkEnded(NamedTuple):
 Report = Finished | Surveyed | Acks | Done | Entered | SinkEnded
 """What a coordinator takes; everything else is for hosts."""
 
-Message = Delivery | Barrier | Handover | Begin | Claim | Promise | Survey | Report
+Message = Delivery | Barrier | Word | Handover | Begin | Claim | Promise | Survey | Report

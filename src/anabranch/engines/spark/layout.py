@@ -148,7 +148,8 @@ def layout(flow: Flow, plan: Plan, waiting: Collection[str] = ()) -> StageLayout
             tasks += [0] * (stage + 1 - len(tasks))
             reads = region.kind is RegionKind.SOURCE
             pushed = reads and sources[region.name].pushed
-            replicas = 1 if pushed else replicas
+            # The sequencer of a clock would have to answer while its batch runs.
+            replicas = 1 if pushed or region.kind is RegionKind.CLOCK else replicas
             station = RegionStage(region, stage, tasks[stage], replicas, False, reads, pushed)
             tasks[stage] += replicas
         stations[region.name] = station
