@@ -221,19 +221,17 @@ class Gate:
         """The next piece in the order of arrival; small ones together."""
         ready: list[list[Piece]] = [[] for _ in self._waiting]
         rows, frontier = 0, self._frontier
-        last: Piece | None = None
+        taken = False
         while self._arrived:
             port = self._arrived[0]
             piece = self._waiting[port][0]
-            if rows and rows + len(piece.jumbo) > most_rows:
-                break
-            if self._in_slices and last is not None and not _go_on(last, piece):
+            if taken and (self._in_slices or rows + len(piece.jumbo) > most_rows):
                 break
             self._arrived.popleft()
             ready[port].append(self._waiting[port].pop(0))
             rows += len(piece.jumbo)
             frontier = piece.promised
-            last = piece
+            taken = True
         if not self._arrived:
             frontier = self._frontier
         self._released = frontier
@@ -272,11 +270,6 @@ class Gate:
             rows += count
             last = max(last, final)
         return frontier
-
-
-def _go_on(piece: Piece, following: Piece) -> bool:
-    """Whether one reader has read both, and nobody anything in between: they are of one claim."""
-    return len(piece.chunks) == 1 and piece.chunks == following.chunks
 
 
 def last_cut(frontier: Root) -> int:
