@@ -167,9 +167,11 @@ class TimedKernel(Kernel):
     def digest(self, jumbo: Jumbo) -> Digest:
         """Say what a slice does to the clock that its source has; this kernel need not have it."""
         jumbo, _ = self._part_off_outlandish(jumbo)
+        if not (len(jumbo) or jumbo.marks):
+            return Digest(NOBODY, 0)
         sources = distinct_sources(jumbo)
         if len(sources) != 1 or any(mark.passed in (*NOTICES, LAST) for mark in jumbo.marks):
-            return Digest(None if sources else NOBODY, len(jumbo))
+            return Digest(None, len(jumbo))
         own, marked = self._times(jumbo), _marked(jumbo.positions, jumbo.marks, FIRST)
         greatest = int(own.max()) if len(own) else FIRST
         passed = max(int(marked[-1]), greatest - self._lateness if len(own) else FIRST)
@@ -237,6 +239,7 @@ class TimedKernel(Kernel):
 
     def let_go(self) -> Outputs:
         """Release what the clock held where it was one place."""
+        self._drop_released()
         self._admitted += [self._forget(number) for number in self._runs()]
         return self._admitted_and([])
 

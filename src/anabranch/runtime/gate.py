@@ -5,8 +5,9 @@ it (STRETCH §2); ready tuples leave in the order of positions, the others wait.
 out of order between two frontiers; the gate sorts what it releases.
 
 A region that cannot tell the order of its input (`ordered=False`) waits for nothing: it gets what
-is there, each release sorted, though a later one may hold earlier tuples. Where a clock follows,
-each release is a slice: a run of rows of one claim.
+is there, each release sorted, though a later one may hold earlier tuples. Upstream of a clock with
+several replicas, each delivery is released by itself (`in_slices`): it is a run of one source's
+rows, and several together need not be.
 
 STRETCH's elastic gate has six operations (§6.1). `add` and `take` are two of them; `open` announces
 a source and a new gate of the next epoch leaves sources out. Deviation: every reader has a gate of
@@ -121,6 +122,11 @@ class Gate:
     def frontier(self) -> Root:
         """What all links have passed."""
         return self._frontier
+
+    @property
+    def released(self) -> Root:
+        """How far the gate has come with what it has released."""
+        return self._released
 
     def has_news(self) -> bool:
         """Whether a release would give tuples or a new frontier."""

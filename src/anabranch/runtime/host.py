@@ -25,6 +25,7 @@ from anabranch.runtime.messages import (
     Begin,
     Chunk,
     Claim,
+    ClockMessage,
     Delivery,
     Done,
     Entered,
@@ -34,7 +35,6 @@ from anabranch.runtime.messages import (
     SinkEnded,
     Survey,
     UnitId,
-    Word,
 )
 from anabranch.runtime.outlet import Outlet
 from anabranch.runtime.source_unit import SourceUnit
@@ -118,7 +118,7 @@ class Host:
             self._begin(message)
             for each in self._take_unannounced():
                 self.receive(each)
-        elif isinstance(message, Delivery | Barrier | Word):
+        elif isinstance(message, Delivery | Barrier | ClockMessage):
             unit = self.units.get(message.link.consumer)
             if unit is None or message.epoch > self._newest:
                 self._unannounced.append(message)
@@ -154,7 +154,7 @@ class Host:
     def _report(self, message: Message) -> None:
         self.outbox.append((HOME, message))
 
-    def _send(self, epoch: int, message: Delivery | Barrier | Word | Handover) -> None:
+    def _send(self, epoch: int, message: Delivery | Barrier | ClockMessage | Handover) -> None:
         target = message.taker if isinstance(message, Handover) else message.link.consumer
         host = self._layouts[epoch].units[target]
         if host == self.number:
@@ -254,7 +254,7 @@ class Host:
 
     def _unit(self, unit: UnitId, layout: Layout) -> Unit:
         region = self._topology.regions[unit.region]
-        if region.kind is RegionKind.CLOCK and region.sharable:
+        if region.kind is RegionKind.CLOCK:
             return ClockUnit(unit, layout, self._send)
         sink = region.kind is RegionKind.SINK
         return Unit(unit, layout, self._site.outflow(unit) if sink else None)

@@ -41,19 +41,9 @@ class Topology:
         self.ports = {
             region.name: len(flow.graph.steps[region.steps[0]].inputs) for region in found
         }
-        self.in_slices = self._upstream_of_clocks()
         sinks = flow.sinks()
         # Staged sinks may be Python objects of the caller's process.
         self.at_home = {name for name, sink in sinks.items() if sink.traits.staged}
-
-    def _upstream_of_clocks(self) -> frozenset[str]:
-        """Clocks that several replicas can be, and the regions that their tuples come through."""
-        clocks = (r for r in self.regions.values() if r.kind is RegionKind.CLOCK and r.sharable)
-        found = {clock.name for clock in clocks}
-        for edge in reversed(self.edges):
-            if edge.consumer in found:
-                found.add(edge.producer)
-        return frozenset(found)
 
 
 @dataclass(frozen=True)
@@ -149,6 +139,19 @@ class Layout:
     def region_plan(self, unit: UnitId) -> RegionPlan:
         """The plan of the region of a unit that is not a reader."""
         return self.plan.region(unit.region)
+
+    @cached_property
+    def in_slices(self) -> frozenset[str]:
+        """Clocks of several replicas, and the regions that their tuples come through."""
+        found = {
+            region.name
+            for region in self.topology.regions.values()
+            if region.kind is RegionKind.CLOCK and self.plan.region(region.name).replicas > 1
+        }
+        for edge in reversed(self.topology.edges):
+            if edge.consumer in found:
+                found.add(edge.producer)
+        return frozenset(found)
 
     @cached_property
     def exits(self) -> dict[UnitId, list[Exit]]:

@@ -17,7 +17,15 @@ from anabranch.planning.regions import RegionKind
 from anabranch.runtime.channel import Channel, owned_buckets
 from anabranch.runtime.gate import Gate
 from anabranch.runtime.layout import Layout
-from anabranch.runtime.messages import Barrier, Chunk, Chunks, Delivery, Handover, UnitId, Word
+from anabranch.runtime.messages import (
+    Barrier,
+    Chunk,
+    Chunks,
+    ClockMessage,
+    Delivery,
+    Handover,
+    UnitId,
+)
 from anabranch.runtime.outlet import Outlet
 from anabranch.runtime.routing import Router
 from anabranch.state.positions import Jumbo, Root, is_end
@@ -83,18 +91,14 @@ class Unit:
         self._ports = topology.ports[unit.region] if self._first else 1
         # Between the pipelines of a replica the order of arrival is the order of the stream.
         self._ordered = self._first and topology.ordered[unit.region]
-        self._in_slices = unit.region in topology.in_slices
-        self._gate = self._new_gate()
+        self._gate = Gate(self._ports, ordered=self._ordered)
         self._preloaded: list[list[Jumbo]] = [[] for _ in range(self._ports)]
         self.epoch = -1
-        self._early: dict[int, list[Delivery | Barrier | Word]] = {}
+        self._early: dict[int, list[Delivery | Barrier | ClockMessage]] = {}
         self._open: dict[Any, int] = {}
         self._outlet: Outlet | None = None
         self.done = True
         self.ended = False
-
-    def _new_gate(self) -> Gate:
-        return Gate(self._ports, ordered=self._ordered, in_slices=self._in_slices)
 
     def _channel(self, layout: Layout) -> Channel:
         topology = layout.topology
@@ -117,7 +121,8 @@ class Unit:
     def enter(self, epoch: int, layout: Layout, outlet: Outlet) -> None:
         """Begin an epoch: all that was handed over has been absorbed."""
         self.epoch, self._layout, self._outlet = epoch, layout, outlet
-        self._gate = self._new_gate()
+        in_slices = self.id.region in layout.in_slices
+        self._gate = Gate(self._ports, ordered=self._ordered, in_slices=in_slices)
         self._open = {each.link: each.port for each in layout.entrances[self.id]}
         for link in self._open:
             self._gate.open(link)
@@ -218,7 +223,7 @@ class Unit:
 
     # Messages
 
-    def receive(self, message: Delivery | Barrier | Word) -> None:
+    def receive(self, message: Delivery | Barrier | ClockMessage) -> None:
         """Take a delivery or a barrier; those of a later epoch wait."""
         if message.epoch != self.epoch:
             self._early.setdefault(message.epoch, []).append(message)
