@@ -88,7 +88,7 @@ def test_further_workers_are_used_from_the_next_epoch_on():
 def test_no_epoch_begins_before_every_claim_is_finished():
     cluster = running()
     with cluster.without((1, COORDINATOR), (2, COORDINATOR)):
-        cluster.settle()
+        cluster.steps(50)
         assert not all(source.at_rest for source in cluster.coordinator.sources.values())
         cluster.coordinator.request(OTHER)
         cluster.settle()

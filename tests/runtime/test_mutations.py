@@ -21,7 +21,7 @@ from tests.law.test_mutations import (
 from tests.runtime.recorded import record, violations
 from tests.runtime.switching import any_plan, switching_flow
 
-SEEDS = range(40)
+SEEDS = range(12)
 
 Patch = pytest.MonkeyPatch
 

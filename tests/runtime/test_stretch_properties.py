@@ -28,7 +28,7 @@ from tests.runtime.recorded import (
 from tests.runtime.switching import any_plan, switching_flow
 from tests.sampling import few
 
-FLOW = switching_flow(rows=240)
+FLOW = switching_flow(rows=150)
 CHANGES = 15
 MAPPED = (RegionKind.SHARED, RegionKind.PARTITIONED)
 
