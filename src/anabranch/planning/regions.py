@@ -6,9 +6,9 @@ Joker §3.2, with these deviations:
 - A stateless operator before a partitioned one joins its region only if its input carries the key
   *unchanged* up to there (`Operator.keeps`), not merely a column of that name.
 - Shared operators stand alone: their input is copied to every replica.
-- So do clocks, which put a stream in the order of event time. Each replica judges some of the
-  tuples, by what a single small memory tells it; that works where tuples come as runs of one
-  source's rows.
+- So do clocks, which put a stream in the order of event time, where their tuples come as runs of
+  one source's rows. Each replica judges some of the runs, by what a small memory holds of those
+  before. Elsewhere a clock is a stateful operator like any other.
 - Sinks, like sources, have regions of their own. The replicas of a sink take ranges of positions in
   turn, so that order is kept without a place that all rows pass.
 
@@ -56,8 +56,8 @@ class Region:
         key: Columns that route a tuple to its bucket, for partitioned regions.
         buckets: How many buckets its state has; 0 without state.
         ordered: Whether it could tell the order of its input, so that order must be restored.
-        sharable: Whether several readers may share a source's parts, several writers the ranges of
-            a sink, or several replicas the judging of a clock.
+        sharable: Whether several readers may share a source's parts, or several writers the ranges
+            of a sink.
     """
 
     name: str
@@ -200,14 +200,13 @@ def _cut(flow: Flow, chain: tuple[str, ...]) -> list[Region]:
 def _joins(
     flow: Flow, kind: StateKind | None, key: tuple[str, ...], steps: list[str], name: str
 ) -> bool:
-    body = flow.graph.steps[name].body
-    if body.clock or any(flow.graph.steps[each].body.clock for each in steps):
-        return False
-    if body.state is StateKind.STATELESS:
+    state = flow.graph.steps[name].body.state
+    if state is StateKind.STATELESS:
         if kind is StateKind.PARTITIONED:
             return _carries(flow, [*steps, name], key)
         return kind is StateKind.STATELESS
-    return bool(body.state is StateKind.STATEFUL and kind is StateKind.STATEFUL)
+    clocks = any(_judges_slices(flow, each) for each in (*steps, name))
+    return bool(state is StateKind.STATEFUL and kind is StateKind.STATEFUL and not clocks)
 
 
 def _longest_carrying(flow: Flow, steps: list[str], name: str, key: tuple[str, ...]) -> list[str]:
@@ -245,19 +244,19 @@ def _region(flow: Flow, kind: StateKind, key: tuple[str, ...], steps: tuple[str,
         StateKind.SHARED: bodies[name].own_buckets or flow.buckets,
     }[kind]
     ordered = kind is not StateKind.STATELESS
-    if bodies[name].clock:
-        sharable = _in_slices(flow, flow.graph.steps[name])
-        return Region(name, RegionKind.CLOCK, steps, key, buckets, ordered, sharable)
-    return Region(name, _KINDS[kind], steps, key, buckets, ordered)
+    found = RegionKind.CLOCK if _judges_slices(flow, name) else _KINDS[kind]
+    return Region(name, found, steps, key, buckets, ordered)
 
 
-def _in_slices(flow: Flow, clock: Step) -> bool:
-    """Return whether a step gets runs of one source's rows, whoever hands them on."""
-    step = clock
+def _judges_slices(flow: Flow, name: str) -> bool:
+    """Return whether a step is a clock that gets runs of one source's rows."""
+    step = flow.graph.steps[name]
+    if not (step.role is Role.OPERATOR and step.body.clock):
+        return False
     while len(step.inputs) == 1 and step.inputs[0] is not None:
         step = flow.graph.steps[step.inputs[0].step]
         if step.role is Role.SOURCE:
-            return True
+            return not flow.sources()[step.name].pushed
         if step.body.state is not StateKind.STATELESS:
             return False
     return False  # tuples of one row come on several ways

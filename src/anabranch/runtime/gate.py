@@ -21,6 +21,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from anabranch.runtime.messages import Chunks
 from anabranch.state.positions import FIRST, LAST, START, Jumbo, Mark, Root, is_end, meet
 
@@ -227,17 +229,16 @@ class Gate:
         """The next piece in the order of arrival; small ones together."""
         ready: list[list[Piece]] = [[] for _ in self._waiting]
         rows, frontier = 0, self._frontier
-        taken = False
         while self._arrived:
             port = self._arrived[0]
             piece = self._waiting[port][0]
-            if taken and (self._in_slices or rows + len(piece.jumbo) > most_rows):
+            full = rows > 0 and rows + len(piece.jumbo) > most_rows
+            if full or (self._in_slices and any(ready)):
                 break
             self._arrived.popleft()
             ready[port].append(self._waiting[port].pop(0))
             rows += len(piece.jumbo)
             frontier = piece.promised
-            taken = True
         if not self._arrived:
             frontier = self._frontier
         self._released = frontier
@@ -334,15 +335,13 @@ def _root(jumbo: Jumbo, row: int) -> Root:
 
 
 def split(jumbo: Jumbo, frontier: Root) -> tuple[Jumbo | None, Jumbo | None]:
-    """The part before a frontier and the rest, tuples and marks alike."""
+    """The part of a sorted jumbo tuple before a frontier and the rest, tuples and marks alike."""
     early: tuple[Mark, ...] = tuple(m for m in jumbo.marks if m.root < frontier)
     late: tuple[Mark, ...] = tuple(m for m in jumbo.marks if m.root >= frontier)
-    mask = jumbo.positions.before(frontier)
-    if mask.all() and not late:
+    cut = int(np.count_nonzero(jumbo.positions.before(frontier)))
+    if cut == len(jumbo) and not late:
         return jumbo, None
-    bare = Jumbo(jumbo.batch, jumbo.positions)
-    ready, rest = bare.where(mask), bare.where(~mask)
-    return _marked(ready, early), _marked(rest, late)
+    return _marked(jumbo.slice(0, cut), early), _marked(jumbo.slice(cut, len(jumbo)), late)
 
 
 def _marked(jumbo: Jumbo, marks: tuple[Mark, ...]) -> Jumbo | None:
