@@ -13,12 +13,12 @@ it could be shown (`times.py`).
 A part that joins late, or comes back after it was idle, cannot undo what was passed without it: its
 tuples are late, too, if they are older than that.
 
-A clock has one memory, and need not be one place. Where its input comes in *slices*, runs of one
+A clock has one memory, but not all rows have to pass it. Where they come in *slices*, runs of one
 source's rows, each slice can be judged elsewhere: the verdicts depend on the slices before it only
-through a few facts. Whoever has a slice says in a `Digest` what it does to the memory; whoever has
-the memory answers with the facts that the slice is judged by, in the order of the slices. Only
-where a digest cannot tell what happens, as when a clock starts or a time is doubted, does the whole
-memory go to the slice and come back.
+through a few facts. A `Digest` describes what a slice does to the memory, which answers with the
+facts that the slice is judged by, in the order of the slices. Only where a digest is not enough, as
+when a clock starts or a time is doubted, the whole memory goes to the slice and comes back. The
+machine that does so is `runtime/clock.py`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ NOBODY = -1
 """No source has this number."""
 
 Facts = Mapping[str | int, Any]
-"""What the memory of a clock says, by name."""
+"""What a clock remembers, or some of it, by name."""
 
 
 class Digest(NamedTuple):
@@ -79,7 +79,7 @@ class Digest(NamedTuple):
 
     Attributes:
         source: The number of the source that its tuples and marks are about, or NOBODY; None where
-            only the slice itself can tell what it does.
+            only its rows and marks show what it does.
         rows: How many tuples it has.
         passed: What its source has passed behind it, by the slice alone.
         last: The greatest time that it shows.
@@ -165,7 +165,7 @@ class TimedKernel(Kernel):
     # Slices that are judged elsewhere
 
     def digest(self, jumbo: Jumbo) -> Digest:
-        """Say what a slice does to the clock that its source has; this kernel need not have it."""
+        """Return what a slice does to the clock; the memory of this kernel does not matter."""
         jumbo, _ = self._part_off_outlandish(jumbo)
         if not (len(jumbo) or jumbo.marks):
             return Digest(NOBODY, 0)
@@ -180,10 +180,10 @@ class TimedKernel(Kernel):
         return Digest(sources[0], len(jumbo), passed, last, needed)
 
     def facts_for(self, digest: Digest) -> Facts | None:
-        """Move the clock past a slice, and return what that is judged by.
+        """Move the clock past a slice, and return the facts that the slice is judged by.
 
         Returns:
-            None where the slice has to be judged with all `facts` before the clock can move on.
+            None where it has to be judged by all `facts`, before the clock can move on.
         """
         source = digest.source
         if source == NOBODY:
@@ -208,9 +208,9 @@ class TimedKernel(Kernel):
         return facts
 
     def judge(self, jumbo: Jumbo, facts: Facts) -> tuple[Outputs, Facts]:
-        """Judge a slice by the facts that stood before it; its outputs, and the facts behind it.
+        """Judge a slice by the facts before it; returns its outputs, and the facts after it.
 
-        What is on time is not held here, whether it is ready or not.
+        What is on time is among the outputs, whether it is ready or not.
         """
         elsewhere = TimedKernel(self.context, self._operator)
         elsewhere.resume(facts)
@@ -238,7 +238,7 @@ class TimedKernel(Kernel):
         return self._admitted_and(self._take_in_the_rest())
 
     def let_go(self) -> Outputs:
-        """Release what the clock held where it was one place."""
+        """Release all that the clock holds; from now on its slices are judged elsewhere."""
         self._drop_released()
         self._admitted += [self._forget(number) for number in self._runs()]
         return self._admitted_and([])
@@ -543,13 +543,13 @@ def _rows_of(source: int, sources: Ints) -> Rows:
 
 
 def _marked(positions: Positions, marks: Iterable[Mark], passed: int) -> Ints:
-    """What a source had passed before each tuple and behind the last, by its marks alone."""
-    told = np.full(len(positions) + 1, passed, np.int64)
+    """What a source has passed before each tuple, and after the last, by its marks alone."""
+    before = np.full(len(positions) + 1, passed, np.int64)
     for mark in marks:
         # A mark stands before the first tuple that is not before its root.
         place = int(np.count_nonzero(positions.before(mark.root)))
-        told[place:] = np.maximum(told[place:], mark.passed)
-    return told
+        before[place:] = np.maximum(before[place:], mark.passed)
+    return before
 
 
 def _rows_before(jumbo: Jumbo, mark: Mark) -> int:

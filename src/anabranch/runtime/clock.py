@@ -137,7 +137,8 @@ class ClockUnit(Unit):
         self._sequencer: Sequencer | None = None
         self._answers: deque[EntryState | Passed] = deque()
         self._reached = [START, START]
-        self._judged: list[Slice] = []
+        self._births: list[float] = []
+        self._done: list[Chunks] = []
         self._no_more_slices = self._over = False
 
     # Epochs
@@ -247,7 +248,8 @@ class ClockUnit(Unit):
         if watch is not None:
             watch.tap(self.region.name, [judged.jumbo], outputs)
         outlet.send(outputs, self._reached, None, frozenset())
-        self._judged.append(judged)
+        self._births += [] if judged.born_s is None else [judged.born_s]
+        self._done += judged.chunks
 
     def _pass_on(
         self, passed: Passed, outlet: Outlet, acknowledge: Callable[[Chunk, int], None]
@@ -257,15 +259,11 @@ class ClockUnit(Unit):
         What is on time waits downstream for that, for as long as event time stands still.
         """
         self._reached, self._over = [passed.ready, passed.frontier], passed.over
-        done = [chunks for each in self._judged for chunks in each.chunks]
-        births = (each.born_s for each in self._judged if each.born_s is not None)
-        causes: Chunks = frozenset().union(*done)
-        outlet.send(
-            [None, None], self._reached, min(births, default=None), frozenset(), completing=causes
-        )
-        for chunk in (chunk for chunks in done for chunk in chunks):
+        oldest, causes = min(self._births, default=None), frozenset[Chunk]().union(*self._done)
+        outlet.send([None, None], self._reached, oldest, frozenset(), completing=causes)
+        for chunk in (chunk for chunks in self._done for chunk in chunks):
             acknowledge(chunk, -1)
-        self._judged.clear()
+        self._births, self._done = [], []
 
     def _hand_out(self, sequencer: Sequencer) -> None:
         """Send the replicas what they can be sent now."""

@@ -312,7 +312,7 @@ def concerns(old: Layout, new: Layout, giver: UnitId, taker: UnitId) -> bool:
     if region.kind is RegionKind.SINK:
         return regrouped(old, new, name)  # its rows come after those of all that wrote before
     if region.kind is RegionKind.CLOCK and giver != taker:
-        return taker.replica == 0  # it gets what the others could not judge
+        return taker.replica == 0  # with its memory it gets what the others could not judge
     if before == after and old.units.get(taker) == new.units[taker]:
         return False  # it was there, and keeps what it has
     steps = set(old.steps(giver)) & set(new.steps(taker))

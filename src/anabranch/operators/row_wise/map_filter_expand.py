@@ -246,8 +246,7 @@ def _to_mask(step: str, mask: Any, rows: int) -> npt.NDArray[np.bool_]:
     if isinstance(mask, pa.Array):
         if mask.type != pa.bool_():
             raise OperatorError(step, "a boolean mask", str(mask.type), "return true or false")
-        known = mask.fill_null(False) if mask.null_count else mask
-        mask = known.to_numpy(zero_copy_only=False)
+        mask = mask.fill_null(False).to_numpy(zero_copy_only=False)
     array = np.asarray(mask)
     if array.dtype != np.bool_:
         raise OperatorError(step, "a boolean mask", str(array.dtype), "return true or false")
