@@ -137,6 +137,8 @@ def layout(flow: Flow, plan: Plan, waiting: Collection[str] = ()) -> StageLayout
             if region.kind is RegionKind.SOURCE
             else plan.region(region.name).replicas
         )
+        if region.kind is RegionKind.CLOCK:
+            replicas = 1  # the sequencer would have to answer while the batch runs
         producers = [producer for _, producer, _, _ in entering]
         alone = region.name in waiting or len(producers) != 1
         joined = not alone and _stays(flow, region, replicas, producers[0])
@@ -148,8 +150,7 @@ def layout(flow: Flow, plan: Plan, waiting: Collection[str] = ()) -> StageLayout
             tasks += [0] * (stage + 1 - len(tasks))
             reads = region.kind is RegionKind.SOURCE
             pushed = reads and sources[region.name].pushed
-            # The sequencer of a clock would have to answer while its batch runs.
-            replicas = 1 if pushed or region.kind is RegionKind.CLOCK else replicas
+            replicas = 1 if pushed else replicas
             station = RegionStage(region, stage, tasks[stage], replicas, False, reads, pushed)
             tasks[stage] += replicas
         stations[region.name] = station
