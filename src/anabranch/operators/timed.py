@@ -267,6 +267,8 @@ class TimedKernel(Kernel):
         """The end of the stream: nobody will confirm anything any more."""
         if self._first is None:
             return []
+        for source in sorted(self._idle()):
+            self._join(source)
         self._start_all(self._first)
         return self._first.leave_at_the_end(self.context.closing_rank)
 
@@ -359,6 +361,10 @@ class TimedKernel(Kernel):
 
     def _ready_time(self) -> int:
         """No tuple on time is older than this any more, whatever comes from any source."""
+        return max(self._memory.get("merged", FIRST), self._merged_time())
+
+    def _merged_time(self) -> int:
+        """What all have passed who are waited for, or else the one who is furthest."""
         joined = self._joined()
         reached = dict(joined)
         for source, time in self._passed().items():
@@ -367,7 +373,8 @@ class TimedKernel(Kernel):
         if not reached or set(self.context.sources) - {rank_of(source) for source in reached}:
             return FIRST
         open_times = {source: time for source, time in reached.items() if time < LAST}
-        waited_for = [time for source, time in open_times.items() if source not in self._idle()]
+        idle = self._idle()
+        waited_for = [time for source, time in open_times.items() if source not in idle]
         if waited_for:
             return min(waited_for)
         if open_times:
@@ -393,38 +400,56 @@ class TimedKernel(Kernel):
         self._store.touch(0, "joined")
         self._set_idle(self._idle() - {source})
 
+    def _note_merged(self) -> None:
+        """Remember what was passed without idle sources: the only one to pass it may end."""
+        time = self._ready_time()
+        if self._idle() and time > self._memory.get("merged", FIRST):
+            self._memory["merged"] = time
+            self._store.touch(0, "merged")
+
     def _set_idle(self, sources: frozenset[int]) -> None:
         if sources != self._idle():
             self._memory["idle"] = sources
             self._store.touch(0, "idle")
 
     def _between_notices(self, jumbo: Jumbo) -> Iterator[Jumbo]:
-        """Cut a batch where a part joins, becomes idle or comes back, and note that in between."""
+        """Cut a batch where a part joins, ends, is idle or comes back, and note that in between."""
         marks = deque(sorted(jumbo.marks))
         if not (self._idle() or any(mark.passed in NOTICES for mark in marks)):
             yield jumbo
             return
         sources, at, held = sources_of(jumbo.positions), 0, list[Mark]()
-        while at < len(jumbo) or marks:
+        while at < len(jumbo) or marks or held:
             back = np.flatnonzero(np.isin(sources[at:], list(self._idle())))
             stop = at + int(back[0]) if len(back) else len(jumbo)
             while marks and (place := _rows_before(jumbo, marks[0])) <= stop:
                 mark = marks.popleft()
-                if mark.passed not in NOTICES:
+                if mark.passed not in (*NOTICES, LAST):
                     held.append(mark)
                     continue
                 yield _cut(jumbo, at, max(at, place), held)
                 at, held = max(at, place), []
                 if mark.passed == JOINED:
                     self._join(source_of(mark))
-                else:
+                elif mark.passed == IDLE:
                     self._set_idle(self._idle() | {source_of(mark)})
+                else:
+                    self._note_merged()
+                    for source in self._ended_by(mark) & self._idle():
+                        self._join(source)  # its end is the last that comes of it
+                    held.append(mark)
                 break
             else:
                 yield _cut(jumbo, at, stop, held)
                 at, held = stop, []
                 if stop < len(jumbo):
                     self._join(int(sources[stop]))
+
+    def _ended_by(self, mark: Mark) -> frozenset[int]:
+        """Return the sources that a mark ends, of those that are idle."""
+        if mark.part != EVERY_PART:
+            return frozenset({source_of(mark)})
+        return frozenset(s for s in self._idle() if rank_of(s) == mark.root.rank)
 
     def _part_off_outlandish(self, jumbo: Jumbo) -> tuple[Jumbo, list[Jumbo]]:
         """Take out what no clock can take; what is left, and what was taken out."""
