@@ -9,7 +9,7 @@ import pytest
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.operators.aggregates.functions import count
-from anabranch.planning.regions import Edge, Region, RegionKind, region_edges, regions
+from anabranch.planning.regions import Edge, Region, RegionKind, Serial, region_edges, regions
 from tests.planning.described_flows import built, read_fixtures
 
 CASES = list(read_fixtures(Path(__file__).parent / "fixtures"))
@@ -96,7 +96,7 @@ def test_only_stateless_regions_take_tuples_in_any_order():
 def test_a_sink_under_key_order_takes_tuples_as_they_come():
     flow = Flow("f", order="key")
     flow.source("s", memory([{"a": 1}])).sink("out", collect())
-    expected = Region("out", RegionKind.SINK, ("out",), ordered=False, sharable=False)
+    expected = Region("out", RegionKind.SINK, ("out",), ordered=False, serial=Serial.KEY_ORDER)
     assert regions(flow)[-1] == expected
 
 

@@ -34,7 +34,7 @@ from anabranch.io.two_phase_commit import Transactions
 from anabranch.operators.base import Kernel, KernelContext
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
-from anabranch.planning.regions import regions, written_by_workers
+from anabranch.planning.regions import regions
 from anabranch.runtime.gate import Gate
 from anabranch.state.positions import FIRST, Jumbo, Root, end
 
@@ -171,9 +171,7 @@ def _state(flow: Flow, name: str) -> StateKind:
     if step.role is Role.OPERATOR:
         return _STATES[step.body.state]
     region = next(r for r in regions(flow) if r.name == name)
-    sink = step.role is Role.SINK
-    shared = written_by_workers(flow, region) if sink else region.replicable
-    return StateKind.STATELESS if shared else StateKind.STATEFUL
+    return StateKind.STATELESS if region.serial is None else StateKind.STATEFUL
 
 
 def _most_replicas(flow: Flow, name: str, keys: int | None) -> int | None:

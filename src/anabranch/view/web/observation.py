@@ -16,7 +16,8 @@ from anabranch.events import (
     StreamShape,
 )
 from anabranch.planning.plan import Plan
-from anabranch.view.run_state import Pipeline, bottleneck, busy_shares
+from anabranch.view.run_state import Pipeline, bottleneck, busy_shares, serial_seen
+from anabranch.view.serial_report import serial_line
 from anabranch.view.text import recent_rate_per_s, recent_s
 from anabranch.view.web.numbers import moment, short
 
@@ -38,6 +39,7 @@ def seen_as_object(look: Look, shape: Shape) -> dict[str, Any]:
     replicas = {r.region: r.replicas for r in plan.regions}
     homes = {step.step: step.region for step in shape.steps}
     busy, slowest = busy_shares(seen), bottleneck(seen)
+    serial = serial_seen(shape, seen, plan)
     steps = {
         step.step: _step(step, rates, seen.times.total_s, replicas.get(homes.get(step.step, ""), 1))
         for step in seen.steps
@@ -54,6 +56,8 @@ def seen_as_object(look: Look, shape: Shape) -> dict[str, Any]:
         "sources": {each.source: _source(each, rates) for each in seen.sources},
         "traffic": traffic(rates, shape.streams),
         "bottleneck": None if slowest is None else slowest[0],
+        "serial": serial_line(serial),
+        "serial_shares": {r.region: short(r.share) for r in serial.regions},
     }
 
 

@@ -66,9 +66,12 @@ function regionParts(name, alone) {
   const busy = busyOf(name, seen);
   const about = Object.values(store.steps).filter((step) => step.region === name);
   const parts = [];
-  if (alone) parts.push(chips([about.some((s) => s.replicable) ? "may be replicated" : "one replica only", ...stepsOf(name)]));
+  const serial = about.find((step) => step.serial)?.serial;
+  if (alone) parts.push(chips([serial ? null : "may be replicated", ...stepsOf(name)]));
+  if (serial) parts.push(element("p", { class: "hint" }, `Serial, whatever the plan: it ${serial}.`));
   const rows = [["Replicas", whole(replicas)], pipelines ? ["Pipelines", whole(pipelines.length)] : null];
   if (busy !== null) rows.push(["Busy", percent(busy)]);
+  if (serial) rows.push(["Part of all work", percent(seen?.serial_shares[name])]);
   if (seen && pipelines?.length === 1) rows.push(["Overhead", percent(seen.overheads[`${name}/0`])]);
   if (found) {
     rows.push(
