@@ -38,8 +38,8 @@ def seen_as_object(look: Look, shape: Shape) -> dict[str, Any]:
     seen, plan, rates = look.seen, look.plan, look.rates
     replicas = {r.region: r.replicas for r in plan.regions}
     homes = {step.step: step.region for step in shape.steps}
+    serial = serial_line(serial_seen(shape, seen, plan))
     busy, slowest = busy_shares(seen), bottleneck(seen)
-    serial = serial_seen(shape, seen, plan)
     steps = {
         step.step: _step(step, rates, seen.times.total_s, replicas.get(homes.get(step.step, ""), 1))
         for step in seen.steps
@@ -56,8 +56,7 @@ def seen_as_object(look: Look, shape: Shape) -> dict[str, Any]:
         "sources": {each.source: _source(each, rates) for each in seen.sources},
         "traffic": traffic(rates, shape.streams),
         "bottleneck": None if slowest is None else slowest[0],
-        "serial": serial_line(serial),
-        "serial_shares": {r.region: short(r.share) for r in serial.regions},
+        "serial": None if serial is None else f"Serial: {serial}",
     }
 
 

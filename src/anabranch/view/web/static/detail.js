@@ -64,14 +64,11 @@ function regionParts(name, alone) {
   const pipelines = plan?.pipelines[name];
   const replicas = plan?.replicas[name];
   const busy = busyOf(name, seen);
-  const about = Object.values(store.steps).filter((step) => step.region === name);
+  const serial = store.steps[stepsOf(name)[0]]?.serial;
   const parts = [];
-  const serial = about.find((step) => step.serial)?.serial;
-  if (alone) parts.push(chips([serial ? null : "may be replicated", ...stepsOf(name)]));
-  if (serial) parts.push(element("p", { class: "hint" }, `Serial, whatever the plan: it ${serial}.`));
-  const rows = [["Replicas", whole(replicas)], pipelines ? ["Pipelines", whole(pipelines.length)] : null];
+  if (alone) parts.push(chips(stepsOf(name)));
+  const rows = [["Replicas", whole(replicas)], serial ? ["Serial", `it ${serial}`] : null, pipelines ? ["Pipelines", whole(pipelines.length)] : null];
   if (busy !== null) rows.push(["Busy", percent(busy)]);
-  if (serial) rows.push(["Part of all work", percent(seen?.serial_shares[name])]);
   if (seen && pipelines?.length === 1) rows.push(["Overhead", percent(seen.overheads[`${name}/0`])]);
   if (found) {
     rows.push(
