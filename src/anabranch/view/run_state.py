@@ -151,8 +151,11 @@ def serial_seen(shape: Shape, seen: Observation | None, plan: Plan | None) -> Se
         >>> serial_seen(shape, seen, None).regions
         (SerialRegion(region='a', why='is stateful', share=0.1),)
     """
-    if seen is None:
-        return serial_work(shape)
+    return serial_work(shape, None if seen is None else work_seen(seen, plan))
+
+
+def work_seen(seen: Observation, plan: Plan | None) -> dict[tuple[str, ...], float]:
+    """Return how many threads each source and pipeline kept at work, by its steps."""
     readers = {each.source: each.replicas for each in plan.sources} if plan is not None else {}
     replicas = {each.region: each.replicas for each in seen.regions}
     work: dict[tuple[str, ...], float] = {
@@ -160,8 +163,7 @@ def serial_seen(shape: Shape, seen: Observation | None, plan: Plan | None) -> Se
         for each in seen.sources
         if each.busy_share is not None
     }
-    work |= {p.steps: p.busy_share * replicas.get(p.region, 1) for p in seen.pipelines}
-    return serial_work(shape, work)
+    return work | {p.steps: p.busy_share * replicas.get(p.region, 1) for p in seen.pipelines}
 
 
 def bottleneck(seen: Observation | None) -> Pipeline | None:

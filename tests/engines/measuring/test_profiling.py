@@ -19,6 +19,7 @@ from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
 from anabranch.io import collect, generate, memory, parquet
+from anabranch.io.sink import Guarantee, Traits
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, chain, profile_text, read_profile
 
@@ -157,6 +158,26 @@ def test_no_file_of_the_user_is_written(tmp_path):
     profile = profile_flow(site(parquet(out)))
     assert profile.by_name["out"].cost > 0
     assert not out.exists()
+
+
+@pytest.mark.parametrize(("interval_s", "commits"), [(0.0, 12), (0.005, 2), (1.0, 0)])
+def test_a_sink_is_committed_as_seldom_as_engines_do_it(interval_s, commits):
+    versions = []
+
+    class Patient(type(collect())):
+        traits = Traits(Guarantee.TRANSACTIONAL, interval_s=interval_s)
+
+        def rehearsal(self, folder):
+            return self
+
+        def commit(self, version, receipts, stage):
+            versions.append(version)
+
+    flow = Flow("site")
+    flow.source("clicks", clicks()).sink("out", Patient())
+    sample = rehearse(flow, 120, {"clicks": 10}, EvenWatch())["out"]
+    assert versions == list(range(commits))
+    assert sum(spent for _, spent in sample.calls) == (12 + commits) * 1_000_000
 
 
 def test_the_sink_of_a_rehearsal_is_closed():
