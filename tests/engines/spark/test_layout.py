@@ -182,6 +182,34 @@ def test_regions_of_one_stage_have_tasks_of_their_own():
     assert found.hosted(1, 5) == []
 
 
+def three(**replicas: int) -> tuple[Flow, Plan]:
+    """s → a, s → b and s → c: keyed regions of one stage."""
+    flow = Flow("three", buckets=8, order="key")
+    rows = flow.source("s", ROWS)
+    for name in "abc":
+        rows.apply(name, counted).sink(f"out-{name}", ab.collect())
+    return flow, wide(flow, **replicas)
+
+
+@pytest.mark.parametrize(
+    ("slots", "first_tasks"),
+    [(None, [0, 2, 4]), (6, [0, 2, 4]), (5, [0, 2, 0]), (4, [0, 2, 0]), (2, [0, 0, 0])],
+)
+def test_regions_share_tasks_where_those_would_wait_for_each_other(slots, first_tasks):
+    found = layout(*three(a=2, b=2, c=2), slots=slots)
+    assert [found.stations[name].first_task for name in "abc"] == first_tasks
+    assert found.tasks == (1, max(first_tasks) + 2)
+    assert not any(link.local for link in found.links if link.producer == "s")
+
+
+def test_regions_of_fewer_replicas_share_the_tasks_of_one_with_more():
+    found = layout(*three(a=3, b=2, c=2), slots=2)
+    assert [where(found)[name] for name in "abc"] == [(1, 0, 3), (1, 0, 2), (1, 0, 2)]
+    hosted = [[(s.region.name, n) for s, n in found.hosted(1, task)] for task in range(3)]
+    assert hosted[0] == [(name, 0) for name in ("a", "out-a", "b", "out-b", "c", "out-c")]
+    assert hosted[2] == [("a", 2), ("out-a", 2)]
+
+
 def test_a_region_joins_all_of_its_producers_where_they_share_a_task():
     flow = tee()
     found = layout(flow, Plan.sequential(flow))

@@ -17,6 +17,9 @@ A region that several streams enter joins the latest of its producers; streams t
 earlier stages are dealt out to it there. Producers of one stage and width share tasks where that
 lets a region join them: then their work is done in turn, but none of their tuples passes a shuffle.
 
+Each task costs something to launch. So a stage has no more of them than Spark runs at once, unless
+one region has more replicas; further regions share tasks, whose replicas work in turn.
+
 A sink that joined readers knows only how far its own reader has come. While tuples wait at its
 gates, because another engine has read them ahead, it is a stage of its own.
 """
@@ -25,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
@@ -72,6 +76,8 @@ class RegionStage:
         stage: Number of the stage, from 0.
         first_task: Task of replica 0; the others follow.
         replicas: How many tasks it runs in.
+        group: Number of the regions that hand on tuples within their tasks; others share tasks only
+            because there are no more of them.
         joined: Whether it gets everything from regions in the same tasks.
         sliced: Whether its tasks read slices of one sequence, so that the furthest of them says how
             far it has come.
@@ -84,6 +90,7 @@ class RegionStage:
     stage: int
     first_task: int
     replicas: int
+    group: int
     joined: bool
     sliced: bool
     pushed: bool
@@ -123,20 +130,22 @@ class StageLayout:
             if s.stage == stage and 0 <= task - s.first_task < s.replicas
         ]
 
-    def beside(self, region: str) -> list[RegionStage]:
-        """The stations that share the tasks of a region, in the order of the stream."""
+    def grouped_with(self, region: str) -> list[RegionStage]:
+        """The stations of a region's group, in the order of the stream."""
         own = self.stations[region]
-        place = own.stage, own.first_task
-        return [s for s in self.stations.values() if (s.stage, s.first_task) == place]
+        return [s for s in self.stations.values() if s.group == own.group]
 
 
-def layout(flow: Flow, plan: Plan, waiting: Collection[str] = ()) -> StageLayout:
+def layout(
+    flow: Flow, plan: Plan, waiting: Collection[str] = (), slots: int | None = None
+) -> StageLayout:
     """Lay a plan out over stages and tasks.
 
     Args:
         flow: The application.
         plan: The plan.
         waiting: Regions at whose gates tuples wait; they join no other.
+        slots: Tasks that Spark runs at once; None for any number.
 
     Example:
         >>> from anabranch.apps import word_count
@@ -150,12 +159,12 @@ def layout(flow: Flow, plan: Plan, waiting: Collection[str] = ()) -> StageLayout
     found = _Layout(flow, plan, waiting)
     for region in regions(flow):
         found.place(region)
-    return found.finished()
+    return found.numbered(slots)
 
 
 @dataclass(eq=False)
 class _Tasks:
-    """Tasks of one stage that do the same for different replicas."""
+    """As many tasks of a stage as each of their regions has replicas."""
 
     stage: int
     width: int
@@ -194,21 +203,23 @@ class _Layout:
         joined = bool(entering) and all(self._maker(edge).tasks is tasks for edge in entering)
         self._placed[region.name] = _Placed(region, tasks, joined, region)
 
-    def finished(self) -> StageLayout:
-        """Number the tasks of each stage."""
+    def numbered(self, slots: int | None) -> StageLayout:
+        """Number the tasks of each stage; those that are too many for the slots share numbers."""
         placed = self._placed.values()
-        widths = [0] * (1 + max(each.tasks.stage for each in placed))
+        groups = list(dict.fromkeys(each.tasks for each in placed))
         first: dict[_Tasks, int] = {}
-        for each in placed:
-            if each.tasks not in first:
-                first[each.tasks] = widths[each.tasks.stage]
-                widths[each.tasks.stage] += each.tasks.width
+        widths: list[int] = []
+        for stage in range(1 + max(group.stage for group in groups)):
+            here = [group for group in groups if group.stage == stage]
+            first |= _first_tasks(here, slots)
+            widths.append(max(first[group] + group.width for group in here))
         stations = {
             each.region.name: RegionStage(
                 each.region,
                 each.tasks.stage,
                 first[each.tasks],
                 each.tasks.width,
+                groups.index(each.tasks),
                 each.joined,
                 each.tasks.stage == 0,
                 each.tasks.pushed,
@@ -325,6 +336,17 @@ class _Layout:
             if not set(key) <= step.body.keeps(inputs[0]):
                 return False
         return True
+
+
+def _first_tasks(groups: Sequence[_Tasks], slots: int | None) -> dict[_Tasks, int]:
+    """By group of a stage, its first task: one after another, as far as slots go, and again."""
+    last = max(slots or inf, *(group.width for group in groups))
+    first: dict[_Tasks, int] = {}
+    following = 0
+    for group in groups:
+        first[group] = following if following + group.width <= last else 0
+        following = first[group] + group.width
+    return first
 
 
 def _may_share(tasks: _Tasks, other: _Tasks) -> bool:

@@ -180,7 +180,8 @@ def predicted_batch_s(
     jumbo_rows: int = SCAN_ROWS,
 ) -> float:
     """Seconds of a micro-batch of so many rows, read in jumbo tuples of at most `jumbo_rows`."""
-    return batch_s(costs, stages_of(flow, plan, profile, costs, rows, jumbo_rows), slots)
+    stages = stages_of(flow, plan, profile, costs, rows, jumbo_rows, slots.tasks)
+    return batch_s(costs, stages, slots)
 
 
 def stages_of(
@@ -190,9 +191,10 @@ def stages_of(
     costs: SparkCosts,
     rows: int,
     jumbo_rows: int = SCAN_ROWS,
+    slots: int | None = None,
 ) -> list[list[Task]]:
     """The tasks of every stage, with their work."""
-    return _Stages(flow, plan, profile, costs, rows, jumbo_rows).stages()
+    return _Stages(flow, plan, profile, costs, rows, jumbo_rows, slots).stages()
 
 
 class _Stages:
@@ -204,9 +206,10 @@ class _Stages:
         costs: SparkCosts,
         rows: int,
         jumbo_rows: int,
+        slots: int | None,
     ) -> None:
         self._flow, self._plan, self._profile, self._costs = flow, plan, profile, costs
-        self._layout: StageLayout = layout(flow, plan)
+        self._layout: StageLayout = layout(flow, plan, slots=slots)
         self._contexts = flow.contexts()
         self._unit_s = NANOSECONDS[profile.unit or "ns"] / 1e9
         self._home = {step: s for s in self._layout.stations.values() for step in s.region.steps}

@@ -177,7 +177,7 @@ class TaskRun:
         for batch in joined(self._meter.timed(Work.SCAN, batches), SCAN_ROWS):
             for name, jumbo in read_rows(self._program, self._batch, batch):
                 if name not in self._runs:
-                    self._host((each, self._task) for each in self._layout.beside(name))
+                    self._host((each, self._task) for each in self._layout.grouped_with(name))
                 before = self._sources.get(name, SourceRead(0))
                 self._sources[name] = SourceRead(before.rows + len(jumbo))
                 self._runs[name].emit(jumbo, START)
