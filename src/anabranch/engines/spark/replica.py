@@ -42,6 +42,7 @@ class TaskReplica:
     Args:
         program: The flow.
         batch: The batch.
+        layout: Its stages and tasks.
         station: Where the replicas of the region run.
         replica: Its number.
         task: By region, the replicas of its task; those upstream are there already.
@@ -52,6 +53,7 @@ class TaskReplica:
         self,
         program: Program,
         batch: Batch,
+        layout: StageLayout,
         station: RegionStage,
         replica: int,
         task: Mapping[str, TaskReplica],
@@ -59,8 +61,7 @@ class TaskReplica:
     ) -> None:
         self.program, self.station, self.replica = program, station, replica
         self.region = station.region
-        self._task, self._outbox = task, outbox
-        self._layout: StageLayout = program.layout(batch)
+        self._layout, self._task, self._outbox = layout, task, outbox
         self._entering = self._layout.into(self.region.name)
         self.ordered = program.ordered[self.region.name]
         self.steady = self.ordered or self._comes_in_one_order()

@@ -117,7 +117,13 @@ class TaskRun:
     def _host(self, stations: Iterable[tuple[RegionStage, int]]) -> None:
         for station, replica in stations:
             self._runs[station.region.name] = TaskReplica(
-                self._program, self._batch, station, replica, self._runs, self._outbox
+                self._program,
+                self._batch,
+                self._layout,
+                station,
+                replica,
+                self._runs,
+                self._outbox,
             )
 
     # Input
