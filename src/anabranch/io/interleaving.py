@@ -77,9 +77,9 @@ def take_arrived(
     runs: list[list[Run]] = [[] for _ in range(readers)]
     ordinal = offsets.ordinal
 
-    def notify(part: int, passed: int) -> None:
+    def notify(part: int, passed: int, reader: int = 0) -> None:
         nonlocal ordinal
-        runs[0].append(Run(ordinal, part, names[part], 0, 0, passed))
+        runs[reader].append(Run(ordinal, part, names[part], 0, 0, passed))
         ordinal += 1
 
     for part, passed in offsets.notices:
@@ -101,21 +101,24 @@ def take_arrived(
         waiting[part] = max(0, known.rows - row)
         if known.exact:
             ends[part] = known.rows
-    loads, left = [0] * readers, budget
+    shares: list[list[tuple[int, int]]] = [[] for _ in range(readers)]
+    left = budget = max(0, budget)
     for others, part in enumerate(sorted(waiting, key=lambda each: (-waiting[each], each))[::-1]):
-        rows = min(waiting[part], -(-left // (len(waiting) - others)))
-        if rows:
-            reader = loads.index(min(loads))
+        if rows := min(waiting[part], -(-left // (len(waiting) - others))):
+            min(shares, key=lambda share: sum(taken for _, taken in share)).append((part, rows))
+            left -= rows
+    # Each reader gets one range of numbers: a sink may write such a range in the task that reads it.
+    for reader, share in enumerate(shares):
+        for part, rows in share:
             runs[reader].append(Run(ordinal, part, names[part], next_rows[part], rows))
-            loads[reader] += rows
             next_rows[part] += rows
-            ordinal, left = ordinal + rows, left - rows
+            ordinal += rows
     unfinished = {part: row for part, row in next_rows.items() if row < ends.get(part, row + 1)}
     for part in next_rows:
         if part not in unfinished:
-            notify(part, LAST)
+            notify(part, LAST, reader=-1)
         elif part in idle and not waiting[part]:
-            notify(part, IDLE)
+            notify(part, IDLE, reader=-1)
     after = replace(
         offsets,
         open=unfinished,
