@@ -107,7 +107,7 @@ def take_arrived(
         if rows := min(waiting[part], -(-left // (len(waiting) - others))):
             min(shares, key=lambda share: sum(taken for _, taken in share)).append((part, rows))
             left -= rows
-    # Each reader gets one range of numbers: a sink may write such a range in the task that reads it.
+    # Each reader gets one range of numbers, so a sink may write it in the task that reads.
     for reader, share in enumerate(shares):
         for part, rows in share:
             runs[reader].append(Run(ordinal, part, names[part], next_rows[part], rows))

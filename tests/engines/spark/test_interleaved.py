@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.flow import Flow
+from anabranch.planning.plan import Plan
 from anabranch.planning.starting import readers_side_by_side
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess
@@ -33,6 +34,17 @@ def rows_of(sizes: list[int]) -> dict[str, list[dict[str, object]]]:
         name: [{"part": name, "row": row} for row in range(size)]
         for name, size in zip(names, sizes, strict=True)
     }
+
+
+class Unlisted(Arriving):
+    """One part is listed at first, all of them a little later, and then the first one is not."""
+
+    asked = 0
+
+    def parts(self) -> tuple[str, ...]:
+        Unlisted.asked += 1
+        names = tuple(self._parts)
+        return names[:1] if Unlisted.asked < 3 else names if Unlisted.asked < 6 else names[1:]
 
 
 def odd_rows(batch: pa.RecordBatch) -> list[bool]:
@@ -62,3 +74,11 @@ def test_sinks_that_write_where_rows_are_read_keep_their_order(
     got = InProcess(flow, directory, seed).run([plan])
     expected = run_sequential(flow, interleavings=got.interleavings)
     assert got.rows("out") == expected.rows("out")
+
+
+def test_a_part_that_is_not_listed_any_more_is_read_to_its_end(tmp_path: Path) -> None:
+    flow = Flow("copy")
+    flow.source("s", Unlisted(rows_of([30, 10]), SCHEMA)).sink("out", ab.collect())
+    got = InProcess(flow, tmp_path / "checkpoint", seed=1).run([Plan.sequential(flow)])
+    expected = [row for rows in rows_of([30, 10]).values() for row in rows]
+    assert sorted(got.rows("out"), key=lambda row: (row["part"], row["row"])) == expected

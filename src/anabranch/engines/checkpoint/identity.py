@@ -269,6 +269,14 @@ def require_same_parts(storage: Storage, sources: Mapping[str, Source], *, ended
     before = now if data is None else unseal(data, storage.named(PARTS))
     for name, parts in now.items():
         known = before.get(name, [])
+        if (known == [INTERLEAVED]) != (parts == [INTERLEAVED]):
+            raise StateError(
+                name,
+                _order_of(known),
+                _order_of(parts),
+                "let the source be what it was (with `idle_after`, any source is interleaved), or "
+                "start afresh in a new checkpoint directory",
+            )
         if parts[: len(known)] != known:
             shifted = next(n for n, part in enumerate(known) if parts[n : n + 1] != [part])
             found = repr(parts[shifted]) if shifted < len(parts) else "nothing"
@@ -288,3 +296,10 @@ def require_same_parts(storage: Storage, sources: Mapping[str, Source], *, ended
             )
     if data is None or before != now:
         storage.write(PARTS, seal(now), durable=True)
+
+
+def _order_of(parts: list[str]) -> str:
+    """Say how rows are numbered."""
+    if parts == [INTERLEAVED]:
+        return "an interleaved source, whose rows are numbered as they are read"
+    return "a source whose parts are read one after the other"

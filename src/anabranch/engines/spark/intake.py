@@ -14,7 +14,7 @@ from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import EngineError
 from anabranch.io.interleaving import Arrived, Silences, names_of, take_arrived
 from anabranch.io.offsets import Cursor, Run, SourceOffsets
-from anabranch.io.source import Record, Source, unread
+from anabranch.io.source import Record, Source, require_one_part, unread
 from anabranch.io.splits import Slice, take
 from anabranch.planning.plan import Plan
 
@@ -50,6 +50,8 @@ class Intake:
     def __init__(self, program: Program, limit_rows: int | None = None) -> None:
         self._program, self._limit = program, limit_rows
         self._sources = program.sources
+        for name, source in self._sources.items():
+            require_one_part(name, source)
         pushed = [n for n, source in self._sources.items() if source.pushed]
         self.pushed = bool(pushed)
         if pushed and limit_rows is not None:
