@@ -315,6 +315,11 @@ class IdleAfter(WrappedSource):
         return True
 
     @property
+    def kind(self) -> str:
+        """The class of the source: with another time, or none, the rows are the same."""
+        return type(self._source).__name__
+
+    @property
     def idle_after_s(self) -> float:
         return self.seconds
 

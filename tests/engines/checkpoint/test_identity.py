@@ -159,7 +159,18 @@ def test_a_damaged_identity_is_named(storage, folder, visits):
         claim(storage, visits())
 
 
-# Parts of sources
+# Sources
+
+
+def test_the_time_after_which_parts_are_idle_may_change():
+    def flow(idle_after: timedelta | None) -> Flow:
+        made, source = Flow("f"), Arriving({"a": []}, memory([{"x": 1}]).schema)
+        made.source("rows", source, idle_after=idle_after).sink("out", collect())
+        return made
+
+    times = [None, timedelta(seconds=1), timedelta(seconds=2)]
+    described = [stored(flow(time)) for time in times]
+    assert described[0] == described[1] == described[2]
 
 
 def test_rows_that_were_numbered_in_another_way_are_refused_by_name(storage):

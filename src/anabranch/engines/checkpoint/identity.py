@@ -22,7 +22,7 @@ from anabranch.engines.checkpoint.storage import PENDING, Storage
 from anabranch.errors import About, StateError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role, Step, StreamType
-from anabranch.io.source import Source
+from anabranch.io.source import IdleAfter, Source
 from anabranch.operators.base import KernelContext, Operator
 
 IDENTITY = "anabranch.json"
@@ -116,10 +116,11 @@ def _described(step: Step, context: KernelContext) -> dict[str, Any]:
     operates = step.role is Role.OPERATOR
     body = step.body if operates else getattr(step.body, step.role.value)
     state = getattr(body, "state", None) if operates else None
+    kind = body.kind if isinstance(body, IdleAfter) else type(body).__name__
     return {
         "name": step.name,
         "role": step.role.value,
-        "kind": type(body).__name__,
+        "kind": kind,
         "state": state.value if state else None,
         "key": list(body.key) if operates else [],
         "own buckets": body.own_buckets if operates else None,
