@@ -358,6 +358,20 @@ def test_a_part_without_rows_for_long_is_idle_once():
     assert notices(reading) == [("0", JOINED), ("1", JOINED), ("1", IDLE)]
 
 
+def test_the_order_of_rows_behind_the_offsets_stays_until_it_is_saved():
+    reading = Reading(Parts(8, interleaved=True))
+    reading.settle_until(lambda: reading.rows)
+    while not reading.dispenser.at_rest:
+        reading.one_thing(lambda possible: possible[0])
+    offsets = reading.dispenser.offsets()
+    reading.settle()
+    behind = reading.dispenser.runs[len(offsets.runs) :]
+    reading.dispenser.note_saved(offsets)
+    reading.dispenser.forget_arrivals()
+    assert behind
+    assert reading.dispenser.runs == behind
+
+
 def test_what_clocks_have_to_know_is_not_lost_with_a_dispenser():
     reading = Reading(Parts(1, Part(9, **SEALED), interleaved=True), batch_rows=2)
     reading.settle_until(lambda: reading.dispenser._notices)

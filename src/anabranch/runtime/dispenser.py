@@ -185,9 +185,12 @@ class Dispenser:
         self._closed, self._stamp = offsets.over, offsets.stamp
         self._pace.go_on_behind(self._given)
 
+    def forget_runs(self) -> None:
+        """Forget the order of all rows so far: no version will hold it."""
+        self.runs.clear()
+
     def forget_arrivals(self) -> None:
         """Forget when the rows before the offsets arrived: nobody reads them again."""
-        self.runs.clear()
         if (arrivals := self._source.arrivals) is not None:
             for part, row in self._next.items():
                 arrivals.let_go(self._parts[part], row)

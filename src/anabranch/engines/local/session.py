@@ -347,7 +347,9 @@ class Session:
             self.profiler.forget_counters(message.unit)
         self.coordinator.receive(message, now_s)
         if isinstance(message, Finished) and self._checkpoint is None:  # nothing is read again
-            self.coordinator.sources[message.reader.region].forget_arrivals()
+            source = self.coordinator.sources[message.reader.region]
+            source.forget_runs()
+            source.forget_arrivals()
 
     def _is_progress(self, message: Report) -> bool:
         """Whether a report shows that sources that are held up may go on by themselves.
