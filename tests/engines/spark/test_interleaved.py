@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pyarrow as pa
@@ -82,3 +83,14 @@ def test_a_part_that_is_not_listed_any_more_is_read_to_its_end(tmp_path: Path) -
     got = InProcess(flow, tmp_path / "checkpoint", seed=1).run([Plan.sequential(flow)])
     expected = [row for rows in rows_of([30, 10]).values() for row in rows]
     assert sorted(got.rows("out"), key=lambda row: (row["part"], row["row"])) == expected
+
+
+def test_rows_are_stamped_once_though_their_parts_join_and_end(tmp_path: Path) -> None:
+    clock = itertools.count(1)
+    flow = Flow("stamps")
+    source = ab.stamped(Listed(rows_of([9, 6]), SCHEMA), lambda: next(clock))
+    flow.source("s", source).sink("out", ab.collect())
+    got = InProcess(flow, tmp_path / "checkpoint", seed=1).run([Plan.sequential(flow)])
+    stamps = [row["arrival"] for row in got.rows("out")]
+    assert len(stamps) == 15
+    assert stamps == sorted(stamps)

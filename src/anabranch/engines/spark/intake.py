@@ -156,7 +156,7 @@ class Intake:
             stop = source.extent(part).rows if piece.rows is None else piece.start + piece.rows
             record = {**record, **arrivals.stamp(part, piece.start, stop or piece.start, last)}
         if share.arrived is not None:
-            for run in share.arrived.after.runs:
+            for run in (each for each in share.arrived.after.runs if each.rows):
                 record = {
                     **record,
                     **arrivals.stamp(run.part, run.start, run.start + run.rows, last),
