@@ -6,9 +6,10 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anabranch.io.interleaving import take_arrived
+from anabranch.io.interleaving import Silences, take_arrived
 from anabranch.io.offsets import SourceOffsets
 from anabranch.io.source import Chunk, Extent, Source
+from anabranch.state.positions import IDLE
 
 
 class Come(Source):
@@ -52,3 +53,11 @@ def test_the_numbers_of_a_reader_come_before_those_of_the_next(
     assert runs == sorted(runs)
     numbers = [n for run in runs for n in range(run.first, run.first + max(1, run.rows))]
     assert numbers == list(range(len(numbers)))
+
+
+def test_a_part_whose_rows_wait_is_not_idle_though_none_of_them_are_taken():
+    source, silences = Come(5, 0), Silences(after_s=10.0)
+    for now_s, budget in ((0.0, 0), (20.0, 0), (21.0, 9)):
+        arrived = take_arrived(source, SourceOffsets(), budget, 1, silences, now_s)
+        told = {run.part for run in arrived.after.runs if run.passed == IDLE}
+        assert told == ({"part1"} if now_s == 20.0 else set())

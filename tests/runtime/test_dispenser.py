@@ -358,6 +358,26 @@ def test_a_part_without_rows_for_long_is_idle_once():
     assert notices(reading) == [("0", JOINED), ("1", JOINED), ("1", IDLE)]
 
 
+def test_a_part_that_nobody_has_asked_again_is_not_idle():
+    busy, silent = Part(10**6, growing=True), Part(0, growing=True)
+    dispenser = dispenser_of(IdleAfter(Parts(busy, silent, interleaved=True), 5.0))
+
+    def told(now_s: float) -> list[int]:
+        """What clocks get to know; the rows of the busy part stay under way."""
+        found = []
+        while given_ := [each for each in dispenser.give(now_s) if isinstance(each, Claim)]:
+            for claim in given_:
+                rows = claim.stop - claim.start if claim.part == "0" else 0
+                finish(dispenser, claim, rows, processed=not rows, now_s=now_s)
+                found += [] if claim.passed is None else [claim.passed]
+        return found
+
+    assert told(0.0) == [JOINED, JOINED]
+    assert told(60.0) == []
+    dispenser.relax()
+    assert told(61.0) == [IDLE]
+
+
 def test_the_order_of_rows_behind_the_offsets_stays_until_it_is_saved():
     reading = Reading(Parts(8, interleaved=True))
     reading.settle_until(lambda: reading.rows)

@@ -8,7 +8,7 @@ the flow that is repeated from the record gives the same results, under any plan
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -49,7 +49,8 @@ def take_arrived(
     offsets: SourceOffsets,
     budget: int,
     readers: int,
-    idle: Collection[int] = (),
+    silences: Silences | None = None,
+    now_s: float = 0.0,
 ) -> Arrived:
     """Choose about `budget` of the rows that have come, and share them out among readers.
 
@@ -61,7 +62,8 @@ def take_arrived(
         offsets: Where it stands.
         budget: How many rows to take.
         readers: How many readers there are.
-        idle: The parts for which clocks need not wait any more.
+        silences: Notes which parts have no rows, and for how long.
+        now_s: The time.
 
     Example:
         >>> from anabranch.io import memory
@@ -101,6 +103,8 @@ def take_arrived(
         waiting[part] = max(0, known.rows - row)
         if known.exact:
             ends[part] = known.rows
+        if silences is not None:
+            silences.note(part, waiting[part], now_s)
     shares: list[list[tuple[int, int]]] = [[] for _ in range(readers)]
     left = budget = max(0, budget)
     for others, part in enumerate(sorted(waiting, key=lambda each: (-waiting[each], each))[::-1]):
@@ -113,11 +117,12 @@ def take_arrived(
             runs[reader].append(Run(ordinal, part, names[part], next_rows[part], rows))
             next_rows[part] += rows
             ordinal += rows
+    idle = [] if silences is None else silences.take_idle()
     unfinished = {part: row for part, row in next_rows.items() if row < ends.get(part, row + 1)}
     for part in next_rows:
         if part not in unfinished:
             notify(part, LAST, reader=-1)
-        elif part in idle and not waiting[part]:
+        elif part in idle:
             notify(part, IDLE, reader=-1)
     after = replace(
         offsets,
@@ -136,48 +141,48 @@ def take_arrived(
 class Silences:
     """Notes how long parts have had no rows, and which of them count as idle.
 
+    Only the answer that a part has no rows makes it idle: nobody knows what has come to a part that
+    was not asked again.
+
     Args:
         after_s: After how long a part is idle; None: never.
 
     Example:
         >>> silences = Silences(after_s=5.0)
         >>> silences.note(0, rows=0, now_s=1.0)
-        >>> silences.due(now_s=4.0), silences.due(now_s=6.0), silences.due(now_s=7.0)
-        ([], [0], [])
+        >>> silences.take_idle()
+        []
+        >>> silences.note(0, rows=0, now_s=6.0)
+        >>> silences.take_idle(), silences.take_idle()
+        ([0], [])
     """
 
     def __init__(self, after_s: float | None) -> None:
         self._after_s = after_s
         self._since_s: dict[int, float] = {}
         self._idle: set[int] = set()
+        self._new: dict[int, None] = {}
 
     def note(self, part: int, rows: int, now_s: float) -> None:
         """Note how many rows a part had when it was asked."""
         if rows:
-            self._since_s.pop(part, None)
-            self._idle.discard(part)
-        else:
-            self._since_s.setdefault(part, now_s)
+            self.forget(part)
+            return
+        silent_s = now_s - self._since_s.setdefault(part, now_s)
+        if self._after_s is not None and silent_s >= self._after_s and part not in self._idle:
+            self._idle.add(part)
+            self._new[part] = None
 
     def forget(self, part: int) -> None:
-        """A part has ended."""
+        """A part has rows, or it has ended."""
         self._since_s.pop(part, None)
+        self._idle.discard(part)
+        self._new.pop(part, None)
 
-    def due(self, now_s: float) -> list[int]:
+    def take_idle(self) -> list[int]:
         """Return the parts that have become idle since the last time."""
-        if self._after_s is None:
-            return []
-        since = self._since_s.items()
-        due = [p for p, at in since if p not in self._idle and now_s - at >= self._after_s]
-        self._idle.update(due)
-        return due
-
-    def wake_s(self) -> list[float]:
-        """When parts become idle if no rows come."""
-        if self._after_s is None:
-            return []
-        since = self._since_s.items()
-        return [at + self._after_s for part, at in since if part not in self._idle]
+        idle, self._new = list(self._new), {}
+        return idle
 
 
 class RunReader:

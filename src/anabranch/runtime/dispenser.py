@@ -308,7 +308,7 @@ class Dispenser:
         if self._should_look(now_s):
             self._looks, self._look_s = True, now_s + LOOK_S
             given.append(Survey(self._epoch, self._readers[0], (), look=True))
-        given += self._give_notices(now_s)
+        given += self._give_notices()
         while (claim := self._next_claim(now_s, given)) is not None:
             given.append(claim)
         for reader in self._readers:
@@ -327,7 +327,6 @@ class Dispenser:
         waits = [when for part, when in self._not_before.items() if part in self._next]
         if self._interleaved:
             waits.append(self._look_s)
-        waits += self._silences.wake_s()
         return min((when for when in waits if when > now_s), default=None)
 
     @property
@@ -337,12 +336,12 @@ class Dispenser:
             return True
         return self._pace.is_set or any(part in self._next for part in self._not_before)
 
-    def _give_notices(self, now_s: float) -> list[Claim | Promise | Survey]:
+    def _give_notices(self) -> list[Claim | Promise | Survey]:
         """Let clocks know of parts that have come or ended, or have had no rows for long."""
         if self._stopped or self._closed or self._limit_reached():
             return []
         notices, self._notices = self._notices, []
-        notices += [(part, IDLE) for part in self._silences.due(now_s)]
+        notices += [(part, IDLE) for part in self._silences.take_idle()]
         return [self._notice(part, passed) for part, passed in notices]
 
     def _notice(self, part: int, passed: int) -> Claim:

@@ -196,9 +196,7 @@ class Intake:
         if source.interleaved:
             budget = budget if left is None else min(budget, left)
             silences = self._silences[name]
-            arrived = take_arrived(source, offsets, budget, readers, silences.due(elapsed_s))
-            for part, row in arrived.after.open.items():
-                silences.note(part, row - offsets.open.get(part, 0), elapsed_s)
+            arrived = take_arrived(source, offsets, budget, readers, silences, elapsed_s)
             over = arrived.after.over or (left is not None and arrived.rows >= left)
             nothing = not (any(arrived.runs) or over)
             return None if nothing else Share([[] for _ in range(readers)], over, arrived=arrived)
