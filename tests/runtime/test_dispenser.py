@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.io.offsets import SourceOffsets
+from anabranch.io.interleaving import RunReader
+from anabranch.io.offsets import Run, SourceOffsets
 from anabranch.io.reader import numbered, place
-from anabranch.io.source import Extent, IdleAfter, WrappedSource
+from anabranch.io.source import Chunk, Extent, IdleAfter, WrappedSource
 from anabranch.io.stamped_source import stamped
 from anabranch.planning.plan import SourcePlan
 from anabranch.runtime.dispenser import LINGER_S, LOOK_S, MOST_AHEAD, NAP_S, QUEUED, Dispenser
@@ -376,6 +378,50 @@ def test_a_part_that_nobody_has_asked_again_is_not_idle():
     assert told(60.0) == []
     dispenser.relax()
     assert told(61.0) == [IDLE]
+
+
+class Beating(WrappedSource):
+    """Reports another time whenever it has no rows."""
+
+    def __init__(self, source: Parts) -> None:
+        super().__init__(source)
+        self._time = 0
+
+    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+        chunk = super().read(part, start, rows)
+        if chunk is None or chunk.batch.num_rows:
+            return chunk
+        self._time += 1
+        return replace(chunk, passed=1000 * int(part) + self._time)
+
+
+def test_heartbeats_without_rows_are_in_the_record():
+    source = Parts(Part(2, growing=True), Part(3, growing=True), interleaved=True)
+    reading = Reading(Beating(source), batch_rows=8)
+    for _ in range(5):
+        reading.settle()
+        reading.now_s += NAP_S
+        source.all[1].rows += 1
+    sent = [each.jumbo for each in reading.deliveries if each.jumbo is not None]
+    again = [jumbo for jumbo, _ in RunReader(source, 0, reading.dispenser.runs).read(2)]
+    marks = [sorted(mark for jumbo in each for mark in jumbo.marks) for each in (sent, again)]
+    assert [mark.passed for mark in marks[0] if mark.passed > 0]
+    assert marks[0] == marks[1]
+
+
+def test_a_heartbeat_between_the_rows_of_a_claim_is_recorded_between_them():
+    dispenser = dispenser_of(Parts(Part(9, growing=True), interleaved=True))
+    joined, claim = (each for each in dispenser.give(0.0) if isinstance(each, Claim))
+    finish(dispenser, joined)
+    finish(dispenser, claim, heartbeats=((0, 7), (1, 8), (4, 9)))
+    assert dispenser.runs[1:] == [
+        Run(1, 0, "0", 0, 0, 7),
+        Run(1, 0, "0", 0, 1),
+        Run(2, 0, "0", 1, 0, 8),
+        Run(2, 0, "0", 1, 3),
+        Run(5, 0, "0", 4, 0, 9),
+    ]
+    assert sorted(dispenser.runs) == dispenser.runs
 
 
 def test_the_order_of_rows_behind_the_offsets_stays_until_it_is_saved():

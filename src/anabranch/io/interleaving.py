@@ -211,7 +211,8 @@ class RunReader:
         """Jumbo tuples of at most `rows` tuples, and how far the reader has come with each."""
         for run in self._runs:
             if not run.rows:
-                yield notice(self._schema, self._rank, run.first, run.passed, run.number)
+                mark = notice(self._schema, self._rank, run.first, run.passed, run.number)
+                yield mark, numbered(self._rank, run.first)  # rows may have the number, too
             at, stop = run.start, run.start + run.rows
             while at < stop:
                 chunk = self._source.read(run.part, at, min(rows, stop - at))
@@ -235,6 +236,6 @@ class RunReader:
         return last_word(self._schema, self._rank, parts=None), end(FIRST)
 
 
-def notice(schema: pa.Schema, rank: int, seq: int, passed: int, part: int) -> tuple[Jumbo, Root]:
-    """Return a notice to clocks about a part, and how far the reader comes with it."""
-    return Jumbo.empty(schema, 0, (mark_before(rank, seq, passed, part),)), numbered(rank, seq + 1)
+def notice(schema: pa.Schema, rank: int, seq: int, passed: int, part: int) -> Jumbo:
+    """Return a notice to clocks about a part."""
+    return Jumbo.empty(schema, 0, (mark_before(rank, seq, passed, part),))

@@ -25,7 +25,8 @@ class Chunk:
 
     Attributes:
         batch: The rows.
-        passed: A heartbeat: no later row of this source is older than this time.
+        passed: A heartbeat: no later row of this source, or of this part if it is interleaved, is
+            older than this time.
         dry: Whether no more had come when it was read: ask again later, not at once.
         waited_ms: How long its first row had waited to be read; None when nobody can say.
 

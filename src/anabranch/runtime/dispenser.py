@@ -12,7 +12,7 @@ dispenser records which rows got them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch.io.interleaving import Silences
@@ -252,9 +252,8 @@ class Dispenser:
         claim = self._claims[report.reader].pop(0)
         part = self._numbers[claim.part]
         stop = claim.start + report.rows
-        if self._interleaved and (report.rows or claim.passed is not None):
-            run = Run(claim.first, part, claim.part, claim.start, report.rows, claim.passed or 0)
-            self.runs.append(run)
+        if self._interleaved:
+            self.runs += _runs(claim, report)
         if claim.passed is not None:
             return
         self._given -= claim.stop - stop
@@ -564,6 +563,21 @@ class Dispenser:
         if self._limit is not None:
             rows = min(rows, self._limit - self._given)
         return max(rows, 0)
+
+
+def _runs(claim: Claim, report: Finished) -> Iterator[Run]:
+    """Record a claim of an interleaved source: its rows, and the marks before and behind them."""
+    if claim.passed is not None:
+        yield Run(claim.first, claim.lane, claim.part, claim.start, 0, claim.passed)
+        return
+    at, stop = claim.start, claim.start + report.rows
+    for row, passed in (*report.heartbeats, (stop, None)):
+        first = claim.first - claim.start
+        if row > at:
+            yield Run(first + at, claim.lane, claim.part, at, row - at)
+        if passed is not None:
+            yield Run(first + row, claim.lane, claim.part, row, 0, passed)
+        at = row
 
 
 def acknowledge(dispensers: dict[str, Dispenser], acks: Acks) -> None:

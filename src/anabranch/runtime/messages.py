@@ -179,6 +179,8 @@ class Finished(NamedTuple):
         rows: How many rows there were.
         part_over: Whether the part has no further rows.
         waited_ms: How long the rows had waited at their origin; None where nobody can say.
+        heartbeats: Those that came without rows: the row of the part before which each stands, and
+            the time.
     """
 
     reader: UnitId
@@ -186,6 +188,7 @@ class Finished(NamedTuple):
     rows: int
     part_over: bool
     waited_ms: float | None = None
+    heartbeats: tuple[tuple[int, int], ...] = ()
 
 
 class Surveyed(NamedTuple):

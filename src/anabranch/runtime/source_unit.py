@@ -46,6 +46,8 @@ class SourceUnit:
         self._free, self._sent = START, START
         self._dry: dict[str, int] = {}  # by part that had no more rows, its next sequence number
         self._at = 0
+        self._passed: dict[str, int] = {}  # by part, its last heartbeat
+        self._heartbeats: list[tuple[int, int]] = []  # of the claim, those without rows
         self._ended = False
 
     def receive(self, message: Claim | Promise | Survey) -> None:
@@ -105,32 +107,44 @@ class SourceUnit:
             watch.begin()
         chunk = source.read(claim.part, self._at, claim.stop - self._at)
         jumbo = None
-        if chunk is not None and (chunk.batch.num_rows or chunk.passed is not None):
+        news = chunk is not None and self._is_news(claim.part, chunk.passed)
+        if chunk is not None and (chunk.batch.num_rows or news):
             first = _sequence_number(claim, self._at)
             jumbo = placed(chunk, self._schema, self._rank, first, claim.lane)
+            if chunk.passed is not None and not len(jumbo):
+                self._heartbeats.append((self._at, chunk.passed))
             self._at += len(jumbo)
         if watch is not None:
             watch.read(jumbo)
         over = chunk is None
-        dry = chunk is not None and (chunk.dry or jumbo is None) and self._at < claim.stop
+        nothing = jumbo is None or not len(jumbo)
+        dry = chunk is not None and (chunk.dry or nothing) and self._at < claim.stop
         if not (over or dry or self._at >= claim.stop):
             self._send(jumbo, began_s, chunks)
             return
         rows = self._at - claim.start
         if dry and not source.interleaved:  # whose further rows get further numbers
             self._dry[claim.part] = _sequence_number(claim, self._at)
+        heartbeats, self._heartbeats = tuple(self._heartbeats), []
         self._next_claim()
         self._send(jumbo, began_s, chunks)
         for done in chunks:
             acknowledge(done, -1)
         waited_ms = None if chunk is None else chunk.waited_ms
-        self._report(Finished(self.id, claim.number, rows, over, waited_ms))
+        self._report(Finished(self.id, claim.number, rows, over, waited_ms, heartbeats))
+
+    def _is_news(self, part: str, passed: int | None) -> bool:
+        """Whether a heartbeat says more than those before: silent parts repeat their last one."""
+        if passed is None or passed <= self._passed.get(part, passed - 1):
+            return False
+        self._passed[part] = passed
+        return True
 
     def _notify(self, claim: Claim, acknowledge: Acknowledge) -> None:
         """Tell clocks something about a part."""
         assert claim.passed is not None
         self._next_claim()
-        jumbo, _ = notice(self._schema, self._rank, claim.first, claim.passed, claim.lane)
+        jumbo = notice(self._schema, self._rank, claim.first, claim.passed, claim.lane)
         self._send(jumbo, None, frozenset())
         acknowledge(Chunk(self.id.region, claim.number), -1)
         self._report(Finished(self.id, claim.number, 0, False))
