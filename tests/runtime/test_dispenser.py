@@ -16,7 +16,15 @@ from anabranch.io.reader import numbered, place
 from anabranch.io.source import Chunk, Extent, IdleAfter, WrappedSource
 from anabranch.io.stamped_source import stamped
 from anabranch.planning.plan import SourcePlan
-from anabranch.runtime.dispenser import LINGER_S, LOOK_S, MOST_AHEAD, NAP_S, QUEUED, Dispenser
+from anabranch.runtime.dispenser import (
+    LINGER_S,
+    LOOK_S,
+    MOST_AHEAD,
+    NAP_S,
+    PAUSE_S,
+    QUEUED,
+    Dispenser,
+)
 from anabranch.runtime.messages import Claim, Finished, Promise, Survey, Surveyed, UnitId
 from anabranch.state.positions import FIRST, IDLE, JOINED, LAST, end
 from tests.runtime.parts import Part, Parts, Reading
@@ -673,6 +681,29 @@ def test_a_window_is_as_before_when_little_is_under_way_again():
 
 
 # Stopping, offsets, backlog, stamps
+
+
+def test_parts_that_are_read_to_their_end_are_not_asked_during_a_pause():
+    source = Parts(Part(2, growing=True), Part(3, growing=True), interleaved=True)
+    reading = Reading(source)
+    reading.settle()
+    reading.now_s += NAP_S
+    reading.dispenser.pause(reading.now_s)
+    source.all[1].rows += 1
+    reading.dispenser.surveyed(Surveyed(FIRST_READER, {"1": source.extent("1")}))
+    assert claims(reading.give()) == [(0, 1, 3, 7)]
+    assert reading.dispenser.wake_s(reading.now_s) == reading.now_s + PAUSE_S
+    reading.settle()
+    reading.now_s += PAUSE_S
+    assert sorted(part for _, part, _, _ in claims(reading.give())) == [0, 1]
+
+
+def test_rows_that_are_claimed_beyond_what_has_come_do_not_hide_those_of_other_parts():
+    dispenser = dispenser_of(
+        Parts(Part(5, growing=True), Part(7, growing=True), interleaved=True), batch_rows=100
+    )
+    dispenser.give(0.0)
+    assert dispenser.backlog(0.0) == 12
 
 
 def test_stopping_gives_nothing_out_though_the_stream_is_not_over():

@@ -42,6 +42,8 @@ LINGER_S = 0.002
 """How long rows that are due are gathered for a larger batch."""
 NAP_S = 0.01
 """How long a part that had no more rows is not asked again."""
+PAUSE_S = 0.2
+"""So long they are not asked while it is found out whether all that has come was read."""
 LOOK_S = 1.0
 """An interleaved source is asked so often for further parts."""
 
@@ -84,7 +86,8 @@ class Dispenser:
         self._number = 0
         self._flying: dict[int, int] = {}  # by claim, deliveries under way because of it
         self._extra = 0  # claims beyond the window, after a standstill
-        self._not_before: dict[int, float] = {}
+        self._not_before: dict[int, float] = {}  # by part that had no more rows
+        self._paused_s = now_s  # until then they are not asked again
         self._due_since: float | None = None
         self._stamp: int | None = None
         self.lag_ms: float | None = None
@@ -149,6 +152,10 @@ class Dispenser:
             return True
         return self.at_rest and self.expectant and not self._pace.is_set and not self.backlog(now_s)
 
+    def pause(self, now_s: float) -> None:
+        """Do not read parts of which all rows were read for a moment: then all come to rest."""
+        self._paused_s = now_s + PAUSE_S
+
     def stop(self) -> None:
         """Give nothing out any more; the stream does not end by that."""
         self._stopped = True
@@ -208,7 +215,8 @@ class Dispenser:
             return None
         extents = [extent for extent in known if extent is not None]
         if self._interleaved:
-            return unread(extents, sum(self._next.get(part, 0) for part in parts))
+            read = sum(self._next.get(part, 0) for part in parts) - self._claimed()
+            return unread(extents, max(0, read))
         growing = any(extent.growing for extent in extents)
         return unread(extents, self._given - (self._claimed() if growing else 0))
 
@@ -261,7 +269,9 @@ class Dispenser:
             self._next.pop(part, None)
             self._owner.pop(part, None)
             self._looked = False
-        elif stop < claim.stop:
+        elif stop == claim.stop:
+            self._not_before.pop(part, None)
+        else:
             self._next[part] = stop  # nobody has claimed what follows: see `_part_for`
             self._not_before[part] = now_s + NAP_S
         if self._interleaved:
@@ -323,7 +333,8 @@ class Dispenser:
             return None
         if self._pace.is_set:
             return now_s + LINGER_S
-        waits = [when for part, when in self._not_before.items() if part in self._next]
+        dry = [(part, when) for part, when in self._not_before.items() if part in self._next]
+        waits = [max(when, self._paused_s) if self._is_done(part) else when for part, when in dry]
         if self._interleaved:
             waits.append(self._look_s)
         return min((when for when in waits if when > now_s), default=None)
@@ -485,8 +496,7 @@ class Dispenser:
                 continue
             # What was claimed may not be there: only when it is read is it known where to go on.
             endless = known.growing or not self._source.bounded
-            asleep = self._not_before.get(part, now_s) > now_s
-            if endless and (part in taken or asleep):
+            if endless and (part in taken or self._sleeps(part, now_s)):
                 continue
             return part
         # Which rows a limit leaves must not depend on the readers: part after part, then.
@@ -503,9 +513,21 @@ class Dispenser:
             for part in (*new, *self._next)
             if part not in taken
             and self._owner.get(part, reader) == reader
-            and self._not_before.get(part, now_s) <= now_s
+            and not self._sleeps(part, now_s)
         ]
         return min(free, key=lambda part: self._latest.get(part, -1), default=None)
+
+    def _sleeps(self, part: int, now_s: float) -> bool:
+        """Whether a part had no more rows a moment ago."""
+        when = self._not_before.get(part)
+        if when is None:
+            return False
+        return when > now_s or (self._paused_s > now_s and self._is_done(part))
+
+    def _is_done(self, part: int) -> bool:
+        """Whether a part is known to have no more rows for now."""
+        rows = self._extents[part].rows
+        return rows is not None and rows <= self._next[part]
 
     def _shared(self, known: Extent) -> bool:
         """Whether all readers may read a part; otherwise one reader of an epoch reads it.

@@ -16,16 +16,9 @@ from anabranch.planning.plan import Plan
 from anabranch.planning.starting import readers_side_by_side
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess
-from tests.law.arriving import Arriving
+from tests.law.arriving import Arriving, Listed
 
 SCHEMA = pa.schema([("part", pa.string()), ("row", pa.int64())])
-
-
-class Listed(Arriving):
-    """All parts exist from the start."""
-
-    def parts(self) -> tuple[str, ...]:
-        return tuple(self._parts)
 
 
 def rows_of(sizes: list[int]) -> dict[str, list[dict[str, object]]]:

@@ -437,6 +437,8 @@ class Session:
         """Whether all that could be read is visible; None while that is being found out."""
         sources = self.coordinator.sources.values()
         now_s = time.monotonic()
+        for source in sources:
+            source.pause(now_s)
         if not self._surveying:
             self._surveying = True
             self._ask_sources([survey for source in sources for survey in source.survey_all()])
