@@ -388,6 +388,15 @@ def test_a_part_that_nobody_has_asked_again_is_not_idle():
     assert told(61.0) == [IDLE]
 
 
+def test_nothing_is_kept_of_parts_that_have_ended():
+    reading = Reading(Parts(*range(9), interleaved=True), readers=2)
+    reading.settle()
+    dispenser = reading.dispenser
+    kept = (dispenser._extents, dispenser._latest, dispenser._not_before, dispenser._next)
+    assert (dispenser.over, *kept) == (True, {}, {}, {}, {})
+    assert dispenser.rows_read == 36
+
+
 class Beating(WrappedSource):
     """Reports another time whenever it has no rows."""
 

@@ -12,6 +12,7 @@ dispenser records which rows got them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -103,7 +104,8 @@ class Dispenser:
         """Give out to other readers; all claims of the earlier ones are finished."""
         self._epoch, self._plan = epoch, plan
         self._readers = [UnitId(self.name, reader) for reader in range(plan.replicas)]
-        self._claims: dict[UnitId, list[Claim]] = {reader: [] for reader in self._readers}
+        self._claims: dict[UnitId, deque[Claim]] = {reader: deque() for reader in self._readers}
+        self._claimed = 0  # rows of the claims that readers have not finished
         self._owner: dict[int, UnitId] = {}
         self._promised: dict[UnitId, Root] = dict.fromkeys(self._readers, START)
         self._asked.clear()
@@ -139,7 +141,7 @@ class Dispenser:
     @property
     def rows_read(self) -> int:
         """Rows that readers have read since the start, about: claims count as a whole."""
-        return self._given - self._before - self._claimed()
+        return self._given - self._before - self._claimed
 
     @property
     def rows_saved(self) -> int:
@@ -215,10 +217,10 @@ class Dispenser:
             return None
         extents = [extent for extent in known if extent is not None]
         if self._interleaved:
-            read = sum(self._next.get(part, 0) for part in parts) - self._claimed()
+            read = sum(self._next.get(part, 0) for part in parts) - self._claimed
             return unread(extents, max(0, read))
         growing = any(extent.growing for extent in extents)
-        return unread(extents, self._given - (self._claimed() if growing else 0))
+        return unread(extents, self._given - (self._claimed if growing else 0))
 
     def survey_backlog(self) -> list[Survey]:
         """Ask for what `backlog` has to know: parts that were never asked for, or that grow."""
@@ -257,7 +259,8 @@ class Dispenser:
 
     def finished(self, report: Finished, now_s: float) -> None:
         """A claim is finished."""
-        claim = self._claims[report.reader].pop(0)
+        claim = self._claims[report.reader].popleft()
+        self._claimed -= claim.stop - claim.start
         part = self._numbers[claim.part]
         stop = claim.start + report.rows
         if self._interleaved:
@@ -279,6 +282,9 @@ class Dispenser:
                 self._silences.note(part, report.rows, now_s)
             else:
                 self._silences.forget(part)
+                self._extents.pop(part, None)
+                self._latest.pop(part, None)
+                self._not_before.pop(part, None)
                 self._notices.append((part, LAST))
         if report.waited_ms is not None:
             self.lag_ms = report.waited_ms
@@ -378,6 +384,7 @@ class Dispenser:
         """Note that a claim is under way."""
         self._promised[claim.reader] = max(self._promised[claim.reader], claim.free)
         self._claims[claim.reader].append(claim)
+        self._claimed += claim.stop - claim.start
         self._flying[claim.number] = 1
         self._number += 1
 
@@ -466,7 +473,7 @@ class Dispenser:
         """No row that a reader may get from now on, after a claim of so many, is before it."""
         rows: list[int] = []
         # A claim may turn out shorter: only what was read for certain brings the limit near.
-        read = self._given - self._claimed() - claiming
+        read = self._given - self._claimed - claiming
         if not self._closed and (self._limit is None or read < self._limit):
             rows = [
                 sequence_number(part, row)
@@ -550,10 +557,6 @@ class Dispenser:
             if not sure:  # there may be further parts
                 return False
         return self._unopened >= len(self._parts) and not self._next
-
-    def _claimed(self) -> int:
-        """Rows of the claims that readers have not finished."""
-        return sum(c.stop - c.start for claims in self._claims.values() for c in claims)
 
     def _limit_reached(self) -> bool:
         return self._limit is not None and self._given >= self._limit

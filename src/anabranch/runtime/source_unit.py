@@ -42,6 +42,7 @@ class SourceUnit:
         self._outlet, self._report = outlet, report
         self._schema = without_dictionaries(source.schema)
         self._claims: deque[Claim] = deque()
+        self._least: deque[Claim] = deque()  # those that no later claim begins before
         self._surveys: deque[Survey] = deque()
         self._free, self._sent = START, START
         self._dry: dict[str, int] = {}  # by part that had no more rows, its next sequence number
@@ -59,6 +60,9 @@ class SourceUnit:
             if not self._claims:
                 self._at = message.start
             self._claims.append(message)
+            while self._least and self._least[-1].first > message.first:
+                self._least.pop()
+            self._least.append(message)
             self._dry.pop(message.part, None)
         else:
             self._dry.clear()  # it is sent when the end of every claim is known
@@ -150,14 +154,20 @@ class SourceUnit:
         self._report(Finished(self.id, claim.number, 0, False))
 
     def _next_claim(self) -> None:
-        self._claims.popleft()
+        if self._claims.popleft() is self._least[0]:
+            self._least.popleft()
         self._at = self._claims[0].start if self._claims else 0
 
     def _promise(self) -> Root:
         """No row that this reader reads from now on is before it."""
-        starts = [claim.first for claim in self._claims]
+        starts: list[int] = []
         if self._claims:
-            starts[0] = _sequence_number(self._claims[0], self._at)
+            reading = self._claims[0]
+            starts.append(_sequence_number(reading, self._at))
+            # Of many claims, the least of those after it: notices may come by the thousand.
+            least = self._least
+            at = 1 if least[0] is reading else 0
+            starts += [least[at].first] if at < len(least) else []
         # The coordinator may have given out a claim before it knew that another one was dry.
         starts += self._dry.values()
         return min([self._free, *(numbered(self._rank, start) for start in starts)])
