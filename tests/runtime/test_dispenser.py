@@ -17,6 +17,7 @@ from anabranch.io.source import Chunk, Extent, IdleAfter, WrappedSource
 from anabranch.io.stamped_source import stamped
 from anabranch.planning.plan import SourcePlan
 from anabranch.runtime.dispenser import (
+    FEW_ROWS,
     LINGER_S,
     LOOK_S,
     MOST_AHEAD,
@@ -388,12 +389,37 @@ def test_a_part_that_nobody_has_asked_again_is_not_idle():
     assert told(61.0) == [IDLE]
 
 
+def sizes_of_claims(rows: list[int], part: Part) -> list[int]:
+    """How many rows are claimed after claims that have found so many."""
+    dispenser = dispenser_of(Parts(part, interleaved=True), batch_rows=10_000)
+    sizes, now_s = [], 0.0
+    for count in rows:
+        now_s += NAP_S
+        joined = [each for each in dispenser.give(now_s) if isinstance(each, Claim)]
+        for claim in joined[:-1]:
+            finish(dispenser, claim)
+        sizes.append(joined[-1].stop - joined[-1].start)
+        finish(dispenser, joined[-1], min(count, sizes[-1]), now_s=now_s)
+    return sizes
+
+
+def test_about_as_many_rows_are_claimed_as_there_were_the_last_time():
+    found = [3, 3, 40, 10_000, 10_000, 10_000, 7, 0]
+    expected = [10_000, FEW_ROWS, FEW_ROWS, 80, 160, 320, 640, FEW_ROWS]
+    assert sizes_of_claims(found, Part(0, growing=True)) == expected
+
+
+def test_all_rows_that_are_known_to_have_come_are_claimed():
+    assert sizes_of_claims([3, 3, 3], Part(500, growing=True)) == [10_000, 497, 494]
+
+
 def test_nothing_is_kept_of_parts_that_have_ended():
     reading = Reading(Parts(*range(9), interleaved=True), readers=2)
     reading.settle()
     dispenser = reading.dispenser
-    kept = (dispenser._extents, dispenser._latest, dispenser._not_before, dispenser._next)
-    assert (dispenser.over, *kept) == (True, {}, {}, {}, {})
+    kept = [dispenser._extents, dispenser._latest, dispenser._found, dispenser._not_before]
+    assert dispenser.over
+    assert kept == [{}] * len(kept)
     assert dispenser.rows_read == 36
 
 

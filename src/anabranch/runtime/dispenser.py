@@ -41,6 +41,8 @@ QUEUED = 2
 """Claims that a reader has at once, so that it need not wait for the next one."""
 LINGER_S = 0.002
 """How long rows that are due are gathered for a larger batch."""
+FEW_ROWS = 64
+"""As many rows at least are claimed of an interleaved source, however few there were last time."""
 NAP_S = 0.01
 """How long a part that had no more rows is not asked again."""
 PAUSE_S = 0.2
@@ -98,6 +100,7 @@ class Dispenser:
         self._looks = self._looked = False  # for further parts; looked: since the last part ended
         self._look_s = now_s + LOOK_S
         self._latest: dict[int, int] = {}  # by part, its latest claim
+        self._found: dict[int, int] = {}  # by part, the rows of the claim that was finished last
         self.begin(0, SourcePlan(name))
 
     def begin(self, epoch: int, plan: SourcePlan) -> None:
@@ -279,11 +282,13 @@ class Dispenser:
             self._not_before[part] = now_s + NAP_S
         if self._interleaved:
             if part in self._next:
+                self._found[part] = report.rows
                 self._silences.note(part, report.rows, now_s)
             else:
                 self._silences.forget(part)
                 self._extents.pop(part, None)
                 self._latest.pop(part, None)
+                self._found.pop(part, None)
                 self._not_before.pop(part, None)
                 self._notices.append((part, LAST))
         if report.waited_ms is not None:
@@ -432,6 +437,10 @@ class Dispenser:
     def _claim(self, reader: UnitId, part: int, rows: int, now_s: float) -> Claim:
         known = self._extents[part]
         start = self._next.get(part, 0)
+        if self._interleaved and part in self._found:
+            # Numbers that are left over take ranges, and so files, from the replicas of a sink.
+            come = 0 if known.rows is None else known.rows - start
+            rows = min(rows, max(FEW_ROWS, 2 * self._found[part], come))
         if part == self._unopened:
             self._unopened += 1
         if not self._shared(known):
