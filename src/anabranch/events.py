@@ -263,7 +263,8 @@ class StepShape:
         what: What it does, by the name of the function or class, what a sink guarantees, and the
             columns that leave it.
         region: The region that it belongs to; "" where nobody has looked.
-        replicable: Whether its region may have more than one replica.
+        serial: Why all rows of its region pass one place, in words that follow the region's name;
+            "" where replicas share them.
     """
 
     step: str
@@ -272,7 +273,7 @@ class StepShape:
     key: tuple[str, ...] = ()
     what: str = ""
     region: str = ""
-    replicable: bool = False
+    serial: str = ""
 
 
 @dataclass(frozen=True)

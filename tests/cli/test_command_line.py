@@ -75,8 +75,12 @@ def test_an_unknown_app_is_a_line_on_stderr(run):
 # --- plan ----------------------------------------------------------------------------------------
 
 
-def test_plan_shows_the_tree(run):
-    assert run("plan", "word-count").out.rstrip("\n") == repr(Plan.sequential(word_count.build()))
+SERIAL = "serial, whatever the plan:\n  `out` takes a changelog"
+
+
+def test_plan_shows_the_tree_and_what_is_serial(run):
+    tree = repr(Plan.sequential(word_count.build()))
+    assert run("plan", "word-count").out.rstrip("\n") == f"{tree}\n{SERIAL}"
 
 
 def test_plan_as_json_can_be_read_again(run):
@@ -89,7 +93,7 @@ def test_a_plan_that_fits_is_shown(run, tmp_path):
     plan = Plan.sequential(word_count.build()).with_replicas("count", 3)
     (tmp_path / "plan.json").write_text(plan.to_json())
     ran = run("plan", "word-count", "--plan", tmp_path / "plan.json")
-    assert (ran.code, ran.out.rstrip("\n")) == (0, repr(plan))
+    assert (ran.code, ran.out.rstrip("\n")) == (0, f"{plan!r}\n{SERIAL}")
 
 
 BAD_PLANS = {

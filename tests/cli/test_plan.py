@@ -46,6 +46,7 @@ def test_a_profile_is_planned_by_the_exact_planner_unless_another_is_named(run):
         "bound",
         "gap",
         "regions",
+        "serial",
     }
     assert answer["planner"] == "exact"
     # The reader bounds it: 10 of its own, and 1 to hand a tuple on.
@@ -109,7 +110,44 @@ def test_a_plan_of_a_profile_is_shown_as_a_tree(run):
         "0.02, 1.00 of 2 cores at work, 1 thread",
         "└─ stateful: 1 replica",
         "   └─ read · parse · count",
+        "20 % of the work is serial: at most 5 cores can help",
+        "  20 %  `read` is stateful",
     ]
+
+
+def test_a_plan_of_a_profile_bounds_the_cores_that_help_by_the_slowest_serial_operator(run):
+    two = broken(lambda data: data["operators"][1].update(state="stateful"))
+    shown = run("plan", written("p.json", two), "--machine", "cores=8")
+    assert shown.out.splitlines()[-3:] == [
+        "80 % of the work is serial: at most 1.7 cores can help, since `parse` takes 60 %",
+        "  60 %  `parse` is stateful",
+        "  20 %  `read` is stateful",
+    ]
+    found = json.loads(run("plan", "p.json", "--machine", "cores=8", "--json").out)["serial"]
+    assert (found["share"], found["most_cores"]) == (pytest.approx(0.8), pytest.approx(50 / 30))
+    assert found["regions"][0]["region"] == "parse"
+    assert (found["regions"][0]["why"], found["regions"][0]["share"]) == ("is stateful", 0.6)
+
+
+def test_an_application_without_costs_names_what_is_serial_and_why(run):
+    shown = run("plan", "network-monitoring").out.splitlines()
+    listed = shown[shown.index("serial, whatever the plan:") + 1 :]
+    assert "  `out` writes in the order of event time" in listed
+    found = json.loads(run("plan", "network-monitoring", "--json").out)["serial"]
+    assert [each["region"] for each in found["regions"]] == [line.split("`")[1] for line in listed]
+    assert found["most_cores"] is None
+
+
+def test_a_plan_with_its_serial_regions_can_be_checked_and_run_again(run):
+    Path("plan.json").write_text(run("plan", "word-count", "--json").out, encoding="utf-8")
+    assert run("plan", "word-count", "--plan", "plan.json").code == 0
+
+
+def test_an_application_with_costs_has_the_share_of_each(run):
+    shown = run("plan", "micro-joker-chain", "--machine", "cores=4").out.splitlines()
+    head = next(line for line in shown if "of the work is serial: at most" in line)
+    assert "since `mult4` takes" in head
+    assert any(line.endswith(" %  `mult4` is stateful") for line in shown)
 
 
 @thorough

@@ -397,6 +397,23 @@ def test_a_pattern_finds_streams_and_nothing_else(redis_server, stream):
     assert source.parts() == (f"{stream}:a", f"{stream}:b")
 
 
+def test_the_streams_of_a_source_share_their_connections(redis_server, stream):
+    names = [f"{stream}:{number}" for number in range(20)]
+    for name in names:
+        add(redis_server, name, range(3))
+    source = pickle.loads(pickle.dumps(redis_stream(redis_server.url, names, NUMBER)))
+    before = redis_server.client.info("clients")["connected_clients"]
+    assert [source.extent(part).rows for part in source.parts()] == [3] * 20
+    assert redis_server.client.info("clients")["connected_clients"] - before <= 1
+
+
+def test_a_key_that_is_no_text_is_named(redis_server, stream):
+    add(redis_server, f"{stream}:".encode() + b"\xff", range(1))
+    source = redis_stream(redis_server.url, f"{stream}:*", NUMBER)
+    with pytest.raises(SourceError, match=r"keys in UTF-8.*xff"):
+        source.parts()
+
+
 def test_a_server_that_is_gone_while_streams_are_searched_is_named():
     source = redis_stream("redis://127.0.0.1:1/0?socket_timeout=0.1", "web:*", NUMBER)
     with pytest.raises(SourceError, match=r"redis_stream 'web:\*' at 127.0.0.1:1"):

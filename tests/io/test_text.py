@@ -1,5 +1,6 @@
 """Lines of text files, among them those that hold bytes which are no UTF-8."""
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch.errors import SourceError
 from anabranch.io import files
+from anabranch.io.formats import lines as line_files
 from anabranch.io.formats import text
 from anabranch.io.offsets import SourceOffsets
 from anabranch.io.splits import SliceReader, take
@@ -44,10 +46,23 @@ def test_where_blocks_end_does_not_show(tmp_path, monkeypatch, block_bytes):
     assert whole[:3] == ["grün", "gr\ufffdn", "€"]
 
 
+@pytest.mark.parametrize("at_once", [4, 10, 64])
+def test_blocks_are_the_same_wherever_reading_begins(tmp_path, at_once):
+    lengths = [1, 30, 2, 2, 90, 0, 0, 5, 70, 70, 1, 200, 3]
+    (tmp_path / "a.log").write_text("\n".join("x" * length for length in lengths))
+    path = str(tmp_path / "a.log")
+    blocks = list(line_files.whole_lines(path, at_once))
+    assert b"".join(block for _, block in blocks) == (tmp_path / "a.log").read_bytes()
+    assert all(block.endswith(b"\n") for _, block in blocks[:-1])
+    assert all(block.count(b"\n") == 1 for _, block in blocks[:-1] if len(block) > at_once)
+    for number, (at, _) in enumerate(blocks):
+        assert list(line_files.whole_lines(path, at_once, at)) == blocks[number:]
+
+
 @pytest.fixture
 def shared(tmp_path, monkeypatch):
     """A file that is large enough to be shared by readers, and its lines."""
-    monkeypatch.setattr(text, "SPLIT_BYTES", 1_000)
+    monkeypatch.setattr(line_files, "SPLIT_BYTES", 1_000)
     monkeypatch.setattr(text, "BLOCK_BYTES", 64)
     lines = [f"line {n} " + n % 7 * "é" for n in range(300)]
     (tmp_path / "a.log").write_text("\ufeff" + "\r\n".join(lines), newline="")
@@ -77,23 +92,27 @@ def test_a_large_file_is_read_from_any_line(shared, order):
         assert lines_from(source, start, 70) == lines[start : start + 70]
 
 
-def test_lines_that_were_passed_are_not_counted_again(shared, monkeypatch):
+@pytest.mark.parametrize("grows", [False, True])
+def test_lines_that_were_passed_are_not_counted_again(shared, monkeypatch, grows):
     source, lines = shared
     assert lines_from(source, 250, 10) == lines[250:260]
+    if grows:
+        with Path(*source.parts()).open("a") as file:
+            file.write(" goes on\nand on\n")
     offsets = []
-    whole_lines = text._whole_lines
+    whole_lines = line_files.whole_lines
 
-    def noting(path, at_once, offset=0):
+    def noting(path, at_once, offset=0, listed=None):
         offsets.append(offset)
-        return whole_lines(path, at_once, offset)
+        return whole_lines(path, at_once, offset, listed)
 
-    monkeypatch.setattr(text, "_whole_lines", noting)
+    monkeypatch.setattr(line_files, "whole_lines", noting)
     assert lines_from(source, 200, 10) == lines[200:210]
     assert offsets[0] > 2_000
 
 
 def test_a_large_file_that_is_no_text_is_refused_wherever_reading_begins(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "SPLIT_BYTES", 1_000)
+    monkeypatch.setattr(line_files, "SPLIT_BYTES", 1_000)
     (tmp_path / "a.log").write_text("line\n" * 1_000, encoding="utf-16")
     source = files(tmp_path / "a.log", format="text")
     with pytest.raises(SourceError, match="UTF-16"):
@@ -106,6 +125,18 @@ def test_a_file_that_was_written_again_is_counted_again(shared):
     assert lines_from(source, 250, 1) == lines[250:251]
     Path(path).write_text("".join(f"new {n}\n" for n in range(1_000)))
     assert lines_from(files(path, format="text"), 500, 1) == ["new 500"]
+
+
+def test_a_file_that_grows_ends_for_all_readers_where_it_ended_when_it_was_listed(shared):
+    source, lines = shared
+    [path] = source.parts()
+    elsewhere = pickle.loads(pickle.dumps(source))
+    assert lines_from(source, 280, 70) == lines[280:]
+    with Path(path).open("a") as file:
+        file.writelines(f"\nlater {n}" for n in range(99))
+    assert lines_from(elsewhere, 280, 70) == lines[280:]
+    assert lines_from(source, 300, 70) == lines_from(elsewhere, 320, 70) == []
+    assert len(lines_from(files(path, format="text"), 0, 500)) == 399
 
 
 def test_several_readers_of_one_file_give_its_lines_in_order(shared):

@@ -74,3 +74,10 @@ class Arriving(Source):
         asked = _asked[self._number]
         asked[f"part {part}"] += 1
         return min(self._rows[part], 2 * asked[f"part {part}"] - 2)
+
+
+class Listed(Arriving):
+    """All parts exist from the start."""
+
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self._parts)

@@ -165,9 +165,9 @@ def _source(
 ) -> Stream:
     size = draw(st.integers(0, 24))
     rows = draw(st.lists(_row(), min_size=size, max_size=size))
-    time = 0
-    for row in rows:
-        time += row.pop("gap")
+    time, leap = 0, draw(st.sampled_from([0, 0, 0, 15])) if timed else 0
+    for number, row in enumerate(rows):
+        time += row.pop("gap") + (leap if number == size // 2 else 0)
         row["ts"] = time + row.pop("jitter")
     beats = None
     if timed and rows and draw(st.booleans()):
@@ -206,7 +206,7 @@ def _early_steps(draw: st.DrawFn, sources: list[Stream], recipe: list[str]) -> S
 def _clocked(draw: st.DrawFn, name: str, stream: Stream, recipe: list[str]) -> Stream:
     """Event time from here on; a step with state may stand right behind the clock."""
     lateness = draw(st.sampled_from([0, 0, 1, 3, 6]))
-    ahead = draw(st.sampled_from([None] * 6 + [4, 9]))
+    ahead = draw(st.sampled_from([None] * 3 + [4, 9]))
     recipe.append(f"{name}.time: lateness {lateness}, ahead {ahead}")
     timed = stream.timed(f"{name}.time", "ts", lateness=lateness, ahead=ahead)
     if draw(st.booleans()):

@@ -16,6 +16,7 @@ from anabranch.operators.tuple_style.invocation import KeyState
 from anabranch.operators.tuple_style.kernel import Wakes
 from anabranch.runtime import gate
 from anabranch.runtime.channel import Channel
+from anabranch.runtime.clock import Sequencer
 from anabranch.runtime.dispenser import Dispenser
 from anabranch.runtime.gate import Gate
 from anabranch.runtime.host import Host
@@ -52,8 +53,8 @@ def share_a_bucket(patch: Patch) -> None:
 
 def skip_order_restoration(patch: Patch) -> None:
     made = Gate.__init__
-    patch.setattr(Gate, "__init__", lambda self, ports, *, ordered=True: made(
-        self, ports, ordered=False))  # fmt: skip
+    patch.setattr(Gate, "__init__", lambda self, ports, *, ordered=True, in_slices=False: made(
+        self, ports, ordered=False, in_slices=in_slices))  # fmt: skip
 
 
 def straddle_a_timestamp(patch: Patch) -> None:
@@ -203,11 +204,11 @@ def save_before_the_barrier(patch: Patch) -> None:
 def lose_a_frontier(patch: Patch) -> None:
     """Links without tuples do not get how far their producer has come."""
 
-    def silent(self: Outlet, outputs: Any, reached: Any, born_s: Any, chunks: Any) -> None:
+    def silent(self: Outlet, *arguments: Any, **due: Any) -> None:
         given = self._send
         self._send = lambda message: given(message) if message.jumbo is not None else None
         try:
-            send(self, outputs, reached, born_s, chunks)
+            send(self, *arguments, **due)
         finally:
             self._send = given
 
@@ -293,6 +294,62 @@ def show_rows_as_they_are_reported(patch: Patch) -> None:
     patch.setattr(SinkOrder, "take", lambda self, prepared: list(prepared.segments))
 
 
+def judge_by_slice_alone(patch: Patch) -> None:
+    """A slice is judged as if nothing had come before it."""
+    entry_states = Sequencer.entry_states
+
+    def blank(self: Sequencer) -> Any:
+        for replica, entry in entry_states(self):
+            yield replica, entry if entry.whole else entry._replace(facts={})
+
+    patch.setattr(Sequencer, "entry_states", blank)
+
+
+def forget_the_maximum_of_a_slice(patch: Patch) -> None:
+    """What a slice shows is not known to those that follow."""
+    facts_for = TimedKernel.facts_for
+
+    def forgetful(self: TimedKernel, digest: Any) -> Any:
+        return facts_for(self, digest._replace(passed=FIRST))
+
+    patch.setattr(TimedKernel, "facts_for", forgetful)
+
+
+def accept_a_slice_that_needs_more(patch: Patch) -> None:
+    """A slice whose times may be doubted passes like one of which that is impossible."""
+    facts_for = TimedKernel.facts_for
+
+    def trusting(self: TimedKernel, digest: Any) -> Any:
+        return facts_for(self, digest._replace(needed=FIRST))
+
+    patch.setattr(TimedKernel, "facts_for", trusting)
+
+
+def judge_slices_as_they_are_announced(patch: Patch) -> None:
+    """A slice does not wait for the entry state that those before it leave."""
+    patch.setattr(Sequencer, "_has_next", lambda self: bool(self._slices))
+
+
+def forget_what_a_slice_returns(patch: Patch) -> None:
+    """The memory of the clock stays as it was before a slice that got all of it."""
+    patch.setattr(TimedKernel, "resume", lambda self, facts: None)
+
+
+def lose_a_mark(patch: Patch) -> None:
+    """The sequencer does not learn how far a source says that it has come."""
+    digest = TimedKernel.digest
+
+    def markless(self: TimedKernel, jumbo: Jumbo) -> Any:
+        return digest(self, Jumbo(jumbo.batch, jumbo.positions))
+
+    patch.setattr(TimedKernel, "digest", markless)
+
+
+def keep_what_the_only_replica_held(patch: Patch) -> None:
+    """Several replicas do not pass on what one of them held before."""
+    patch.setattr(TimedKernel, "let_go", lambda self: [None, None])
+
+
 MUTATIONS: dict[Callable[[Patch], None], bool | None] = {
     share_a_bucket: None,
     skip_order_restoration: None,
@@ -320,6 +377,13 @@ MUTATIONS: dict[Callable[[Patch], None], bool | None] = {
     give_out_a_row_twice: None,
     promise_a_range_too_far: None,
     show_rows_as_they_are_reported: None,
+    judge_by_slice_alone: True,
+    forget_the_maximum_of_a_slice: True,
+    accept_a_slice_that_needs_more: True,
+    judge_slices_as_they_are_announced: True,
+    forget_what_a_slice_returns: True,
+    lose_a_mark: True,
+    keep_what_the_only_replica_held: True,
 }
 """Each mutation, and whether only flows with event time can show it."""
 

@@ -7,6 +7,8 @@ from datetime import timedelta
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.errors import BuildError
@@ -119,3 +121,49 @@ def test_idle_after_is_a_time_for_a_source_that_waits_for_rows():
         ab.Flow("f").source("s", ab.memory([{"ts": 1}]), idle_after=timedelta(seconds=1))
     with pytest.raises(BuildError, match="pass a timedelta"):
         ab.Flow("f").source("s", Arriving({"a": []}, SCHEMA), idle_after=5)  # type: ignore[arg-type]
+
+
+def test_the_end_of_the_part_that_was_furthest_takes_nothing_back():
+    times = {"a": [10, 299, 300], "b": [100, 150, 310]}
+    story = [*BOTH, ("b", 1), ("b", IDLE), ("a", 3), ("a", LAST), ("b", 2)]
+    assert judged(times, story) == ([10, 100, 299, 300, 310], [150])
+
+
+def test_a_first_tuple_of_an_idle_part_is_late_if_the_others_passed_it():
+    times = {"a": [200, 250, 300, 310], "b": [100]}
+    story = [*BOTH, ("b", 1), ("b", IDLE), ("a", 3), ("b", LAST), ("a", 1)]
+    assert judged(times, story, ahead=60) == ([200, 250, 300, 310], [100])
+    assert judged(times, [*BOTH, ("b", 1), ("b", IDLE), ("a", 4)], ahead=60)[1] == [100]
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> tuple[dict[str, list[int]], list[tuple[str, int]]]:
+    """Parts and what happens to them: each joins, then has rows or is idle, and may end."""
+    times = st.lists(st.integers(0, 150), min_size=1, max_size=6)
+    parts = {name: draw(times) for name in PARTS[: draw(st.integers(1, 3))]}
+    story: list[tuple[str, int]] = []
+    left = {name: len(rows) for name, rows in parts.items()}
+    joined, ended = set[str](), set[str]()
+    for name in draw(st.lists(st.sampled_from(sorted(parts)), max_size=30)):
+        if name not in joined:
+            joined.add(name)
+            story.append((name, JOINED))
+        elif name not in ended:
+            what = draw(st.sampled_from((1, IDLE, LAST)))
+            if what == LAST and left[name] == 0:
+                ended.add(name)
+                story.append((name, LAST))
+            elif what == 1 and left[name]:
+                left[name] -= 1
+                story.append((name, 1))
+            elif what == IDLE:
+                story.append((name, IDLE))
+    story += [(name, JOINED) for name in parts if name not in joined]
+    return parts, story + [(name, rows) for name, rows in left.items() if rows]
+
+
+@given(stories(), st.sampled_from((0, 15)), st.sampled_from((None, 30)))
+def test_whatever_parts_do_tuples_leave_in_order_and_none_is_lost(story, lateness, ahead):
+    on_time, late = judged(*story, lateness, ahead)
+    assert on_time == sorted(on_time)
+    assert sorted(on_time + late) == sorted(time for rows in story[0].values() for time in rows)

@@ -101,7 +101,7 @@ BROKEN = {
     "no replica": (replaced("m", replicas=0), "at least one replica, got 0"),
     "replicas of a stateful region": (
         PLAN.with_replicas("g", 2),
-        "region 'g': expected one replica of a stateful region, got 2",
+        "region 'g': expected one replica, as it is stateful, got 2",
     ),
     "ranges of a sink that do not tile parts": (
         replaced("out", range_rows=3),

@@ -9,7 +9,7 @@ import pytest
 from anabranch.flow import Flow
 from anabranch.io import collect, memory
 from anabranch.operators.aggregates.functions import count
-from anabranch.planning.regions import Edge, Region, RegionKind, region_edges, regions
+from anabranch.planning.regions import Edge, Region, RegionKind, Serial, region_edges, regions
 from tests.planning.described_flows import built, read_fixtures
 
 CASES = list(read_fixtures(Path(__file__).parent / "fixtures"))
@@ -60,6 +60,20 @@ def test_kinds_say_who_may_be_replicated():
     }
 
 
+def test_a_clock_may_be_replicated_where_it_gets_runs_of_one_sources_rows():
+    def clock(*steps: str) -> Region:
+        return by_name("\n".join(["s: source a b", *steps, "t: timed by a", "out: sink"]))["t"]
+
+    behind_one = [clock(), clock("m: map makes a b", "f: filter")]
+    behind_others = [
+        clock("r: source a b", "u: union s r"),
+        clock("m: map makes a b", "u: union s m"),
+        clock("p: partitioned by a carries b"),
+    ]
+    assert [(c.kind, c.replicable) for c in behind_one] == [(RegionKind.CLOCK, True)] * 2
+    assert [(c.kind, c.replicable) for c in behind_others] == [(RegionKind.STATEFUL, False)] * 3
+
+
 def test_buckets_are_the_flows_for_keys_one_for_global_state_and_its_own_for_shared():
     found = by_name(
         """
@@ -96,7 +110,7 @@ def test_only_stateless_regions_take_tuples_in_any_order():
 def test_a_sink_under_key_order_takes_tuples_as_they_come():
     flow = Flow("f", order="key")
     flow.source("s", memory([{"a": 1}])).sink("out", collect())
-    expected = Region("out", RegionKind.SINK, ("out",), ordered=False, sharable=False)
+    expected = Region("out", RegionKind.SINK, ("out",), ordered=False, serial=Serial.KEY_ORDER)
     assert regions(flow)[-1] == expected
 
 

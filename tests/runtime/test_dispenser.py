@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.io.offsets import SourceOffsets
-from anabranch.io.reader import numbered, place
-from anabranch.io.source import Extent, IdleAfter, WrappedSource
+from anabranch.io.reader import place
+from anabranch.io.source import Extent, WrappedSource
 from anabranch.io.stamped_source import stamped
 from anabranch.planning.plan import SourcePlan
 from anabranch.runtime.dispenser import (
     FIRST_ROWS,
     LINGER_S,
-    LOOK_S,
     MOST_AHEAD,
     NAP_S,
     QUEUED,
@@ -25,7 +24,7 @@ from anabranch.runtime.dispenser import (
     Dispenser,
 )
 from anabranch.runtime.messages import Claim, Finished, Promise, Survey, Surveyed, UnitId
-from anabranch.state.positions import FIRST, IDLE, JOINED, LAST, end
+from anabranch.state.positions import FIRST, end
 from tests.runtime.parts import Part, Parts, Reading
 
 FIRST_READER, SECOND_READER = UnitId("rows", 0), UnitId("rows", 1)
@@ -303,115 +302,6 @@ def test_another_dispenser_reads_on_at_the_offsets(reading: Reading, seed: int):
     rest.dispenser.restore(reading.dispenser.offsets())
     rest.settle()
     assert sorted(reading.rows + rest.rows) == reading.source.every_row()
-
-
-# Interleaved parts
-
-
-@given(readings(interleaved=True), st.integers(0, 2**32))
-def test_parts_side_by_side_are_read_in_the_order_of_the_record(reading: Reading, seed: int):
-    rng = Random(seed)
-    for _ in range(200 + 20 * len(reading.source.every_row())):
-        reading.now_s += NAP_S
-        reading.one_thing(rng.choice)
-    runs = sorted(reading.dispenser.runs)
-    assert sorted(reading.rows) == reading.source.every_row()
-    assert set(reading.promised.values()) == {end(FIRST)}
-    rows = [(int(r.part), row) for r in runs for row in range(r.start, r.start + r.rows)]
-    assert rows == [row for _, row in sorted(reading.numbered)]
-
-
-def test_every_part_gets_its_turn():
-    reading = Reading(Parts(*[Part(20, **UNKNOWN)] * 3, interleaved=True), readers=1)
-    reading.settle()
-    parts = [run.part for run in sorted(reading.dispenser.runs) if run.rows]
-    assert parts == ["0", "1", "2"] * 5
-
-
-def test_two_readers_read_two_parts_at_the_same_time():
-    dispenser = dispenser_of(Parts(*[Part(20, **SEALED)] * 2, interleaved=True), readers=2)
-    assert claims(dispenser.give(0.0)) == [(0, 0, 0, 4), (1, 1, 0, 4)]
-
-
-def test_numbers_are_given_in_the_order_of_claims():
-    dispenser = dispenser_of(Parts(9, 9, interleaved=True), readers=2)
-    given_ = [each for each in dispenser.give(0.0) if isinstance(each, Claim)]
-    assert [(each.first, each.passed) for each in given_] == [
-        (0, JOINED),
-        (1, JOINED),
-        (2, None),
-        (6, None),
-    ]
-    assert given_[-1].free == numbered(0, 10)
-
-
-def notices(reading: Reading) -> list[tuple[str, int]]:
-    """What clocks get to know, in order."""
-    return [(run.part, run.passed) for run in sorted(reading.dispenser.runs) if not run.rows]
-
-
-def test_clocks_know_of_every_part_before_its_rows_and_when_it_has_ended():
-    reading = Reading(Parts(3, 1, interleaved=True))
-    reading.settle()
-    assert notices(reading)[:2] == [("0", JOINED), ("1", JOINED)]
-    assert sorted(notices(reading)[2:]) == [("0", LAST), ("1", LAST)]
-
-
-def test_a_part_without_rows_for_long_is_idle_once():
-    source = Parts(Part(2, growing=True), Part(1, growing=True), interleaved=True)
-    reading = Reading(IdleAfter(source, 5.0))
-    for _ in range(40):
-        reading.now_s += 0.5
-        source.all[0].rows += 1
-        reading.settle()
-    assert notices(reading) == [("0", JOINED), ("1", JOINED), ("1", IDLE)]
-
-
-def test_what_clocks_have_to_know_is_not_lost_with_a_dispenser():
-    reading = Reading(Parts(1, Part(9, **SEALED), interleaved=True), batch_rows=2)
-    reading.settle_until(lambda: reading.dispenser._notices)
-    while not reading.dispenser.at_rest:
-        reading.one_thing(lambda possible: possible[0])
-    rest = Reading(reading.source)
-    rest.dispenser.restore(reading.dispenser.offsets())
-    rest.settle()
-    assert sorted(notices(reading) + notices(rest)) == sorted(
-        [("0", JOINED), ("1", JOINED), ("0", LAST), ("1", LAST)]
-    )
-
-
-def test_a_part_that_is_found_later_is_read():
-    source = Parts(3, interleaved=True)
-    reading = Reading(source)
-    reading.settle_until(lambda: reading.rows)
-    source.all.append(Part(2))
-    reading.settle()
-    assert sorted(reading.rows) == source.every_row()
-    assert reading.dispenser.over
-
-
-def test_a_source_without_any_part_waits_for_one():
-    source = Parts(interleaved=True)
-    reading = Reading(source)
-    reading.settle()
-    assert not reading.dispenser.over
-    source.all.append(Part(2))
-    reading.now_s += 2 * LOOK_S
-    reading.settle()
-    assert (reading.rows, reading.dispenser.over) == ([(0, 0), (0, 1)], True)
-
-
-def test_parts_keep_their_numbers_when_another_dispenser_reads_on():
-    reading = Reading(Parts(Part(2), Part(5, **SEALED), interleaved=True), batch_rows=2)
-    reading.settle_until(lambda: len(reading.rows) >= 4)
-    while not reading.dispenser.at_rest:
-        reading.one_thing(lambda possible: possible[0])
-    offsets = reading.dispenser.offsets()
-    rest = Reading(Reversed(reading.source), batch_rows=2)
-    rest.dispenser.restore(offsets)
-    rest.settle()
-    assert sorted(reading.rows + rest.rows) == reading.source.every_row()
-    assert min(rest.numbered)[0] >= offsets.ordinal
 
 
 # Limits

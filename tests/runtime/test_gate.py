@@ -487,3 +487,28 @@ def test_what_is_taken_piece_by_piece_is_what_is_ready(given_, frontier, most):
     done = [chunks for each in taken for chunks in each.chunks]
     there = [claim(n) for n, (rows, _, marks) in enumerate(given_) if rows or marks]
     assert sorted([*done, *cut.waiting_chunks()], key=list) == there
+
+
+# --- clocks with several replicas ----------------------------------------------------------------
+
+
+def test_upstream_of_such_a_clock_deliveries_are_taken_one_by_one():
+    gate = Gate(1, ordered=False, in_slices=True)
+    gate.open("a")
+    gate.add("a", 0, tuples(8, 9), at(10))
+    gate.add("a", 0, tuples(12), at(13))
+    assert [times(release.inputs[0]) for release in take_all(gate, 100)] == [[8, 9], [12]]
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_frontier_names_the_claims_that_moved_it_when_it_is_reached(ordered):
+    gate = gate_of("a", "b", ordered=ordered)
+    gate.add("a", 0, None, at(4), born_s=2.0, chunks=claim(7))
+    assert gate.waiting_chunks() == [claim(7)]
+    gate.add("b", 0, tuples(1), at(3), born_s=9.0, chunks=claim(8))
+    first = gate.take()
+    assert (first.chunks, first.completing, first.born_s) == ([claim(8)], frozenset(), 9.0)
+    gate.add("b", 0, None, at(5))
+    second = gate.take()
+    assert (second.chunks, second.completing, second.born_s) == ([claim(7)], claim(7), 2.0)
+    assert gate.waiting_chunks() == []

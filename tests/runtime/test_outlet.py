@@ -136,3 +136,27 @@ def test_tuples_are_counted_by_bucket():
     sending = Sending(WEIGHED, PLAN.with_replicas("chained", 3), loads=loads)
     sending.send(tuples(*MANY), at(50))
     assert sum(loads["chained"].look().bucket_rows) == len(MANY)
+
+
+def test_claims_that_complete_what_was_sent_travel_with_the_frontier():
+    sending = Sending(MERGED, PLAN)
+    sending.outlet.send([tuples(1, 2)], [at(0)], 2.5, frozenset())
+    sending.sent.clear()
+    sending.outlet.send([tuples(3)], [at(3)], 2.5, frozenset(), completing=frozenset({CHUNK}))
+    scaled = [each for each in sending.sent if each.link.consumer == sending.sent[0].link.consumer]
+    with_rows, alone = scaled
+    assert (values(with_rows.jumbo), with_rows.frontier, with_rows.chunks) == (
+        [3],
+        at(0),
+        frozenset(),
+    )
+    assert (alone.jumbo, alone.frontier, alone.chunks) == (None, at(3), frozenset({CHUNK}))
+    assert sending.changes == [1] * (len(sending.sent) // 2)
+
+
+def test_claims_that_complete_nothing_new_are_not_sent():
+    sending = Sending(MERGED, PLAN)
+    sending.outlet.send([None], [at(3)], None, frozenset())
+    sending.sent.clear()
+    sending.outlet.send([None], [at(3)], None, frozenset(), completing=frozenset({CHUNK}))
+    assert (sending.sent, sending.changes) == ([], [])

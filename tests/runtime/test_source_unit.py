@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anabranch.io.reader import place, sequence_number
 from anabranch.io.stamped_source import stamped
@@ -121,6 +123,17 @@ def test_a_reader_marks_the_end_of_its_source_once():
     reader.run_all()
     marks = [m for each in reader.sent if each.jumbo is not None for m in each.jumbo.marks]
     assert [mark.passed for mark in marks] == [LAST]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=9))
+def test_a_promise_is_that_of_the_least_claim(parts: list[int]):
+    reader = Alone(Parts(*[2] * 10))
+    for part in parts:
+        reader.claim(part, 0, 2, THE_END)
+    for number in range(len(parts)):
+        assert reader.unit._promise() == min(place(0, part, 0) for part in parts[number:])
+        reader.run()
+    assert reader.unit._promise() == THE_END
 
 
 def test_the_last_rows_are_sent_before_the_end_is_promised():

@@ -13,12 +13,14 @@ from anabranch.events import (
     Kind,
     Observation,
     Observed,
+    PipelineMetrics,
     Reconfiguration,
     RegionMetrics,
     RunStarted,
     SourceMetrics,
 )
 from anabranch.planning.plan import Plan
+from anabranch.planning.regions import shape_of
 from anabranch.view.outcome import as_object, in_words
 from anabranch.view.progress import Lines, Progress
 from anabranch.view.run_state import ReadSpan, rates
@@ -95,6 +97,26 @@ def test_a_lag_that_nobody_knows_is_not_shown(progress):
 def test_a_backlog_that_nobody_knows_is_not_zero(progress):
     progress.hear(seen(0, 0.5, backlog=None))
     assert line(progress, "backlog") == "unknown"
+
+
+def test_what_is_serial_is_named_before_its_work_was_seen_and_counted_afterwards(progress):
+    told = Progress("word-count")
+    told.hear(RunStarted("word-count", "local", WIDE.to_json(), -1, shape_of(FLOW)))
+    progress.hear(seen(0, 0.5))
+    assert "serial" not in str(progress)  # nobody has said what its flow looks like
+    assert line(told, "serial") == "`out` takes a changelog"
+    pipelines = (
+        PipelineMetrics("split", ("split", "count.combine"), 0.4, 0.1),
+        PipelineMetrics("count", ("count",), 0.2, 0.1),  # on average, of two replicas
+        PipelineMetrics("out", ("out",), 0.1, 0.1),
+    )
+    regions = (RegionMetrics("count", 2, 10.0), RegionMetrics("out", 1, 10.0))
+    sources = (SourceMetrics("lines", 10, 10.0, busy_share=0.1),)
+    work = {"pipelines": pipelines, "regions": regions, "sources": sources}
+    told.hear(Observed(Observation(1.0, 0, 10, 10, TIMES, 1.0, 2.0, **work)))
+    assert line(told, "serial") == "`out` takes a changelog (10 % of the work): " + (
+        "at most 10 cores can help"
+    )
 
 
 def test_before_anything_was_read_it_waits(progress):

@@ -37,7 +37,9 @@ from anabranch.planning.planners.planner import Problem
 from anabranch.planning.planners.registry import PLANNERS, planner
 from anabranch.planning.profile import Profile
 from anabranch.planning.regions import shape_of
+from anabranch.planning.serial import SerialWork, serial_of, serial_work
 from anabranch.view.plan_report import Compared, as_table, as_tree
+from anabranch.view.serial_report import serial_lines
 
 DEFAULT_PLANNER = "exact"
 
@@ -75,6 +77,11 @@ class Asked:
         name = self.flow.name if self.flow else self.problem.profile.app or "profile"
         return f"{name} on {self.problem.machine.name}"
 
+    @property
+    def serial(self) -> SerialWork:
+        """What no plan can divide."""
+        return serial_of(self.problem.profile, shape_of(self.flow) if self.flow else None)
+
 
 def show_plan(
     target: Target,
@@ -105,7 +112,8 @@ def show_plan(
     """Show how an application would run, or find the best way to run it.
 
     An application alone shows its regions as every run can start; with a planner, machine, profile
-    or number of threads, and for a profile, a planner finds pipelines, replicas and places.
+    or number of threads, and for a profile, a planner finds pipelines, replicas and places. Below
+    the plan stands what is serial whatever the plan says, why, and how many cores that lets help.
     """
     wishes = (name, machine, threads, profile)
     if not is_profile(target) and all(wish is None for wish in wishes):
@@ -127,23 +135,27 @@ def show_plan(
     if asked.flow is not None and (save or svg):
         keep(as_plan(asked.flow, answer), save, svg)
     if as_json:
-        typer.echo(
-            json.dumps(answer.as_object(asked.problem.profile, chosen, solve_ms), allow_nan=False)
-        )
+        told = answer.as_object(asked.problem.profile, chosen, solve_ms)
+        typer.echo(json.dumps(told | {"serial": asked.serial.as_object()}, allow_nan=False))
     else:
         typer.echo(as_tree(asked.title, asked.problem, chosen, answer))
+        typer.echo("\n".join(serial_lines(asked.serial)))
 
 
 def show_start(
     flow: Flow, file: Path | None, save: Path | None, svg: Path | None, as_json: bool
 ) -> None:
     """The plan that every run can start with, or one from a file that was checked."""
-    plan = Plan.sequential(flow)
+    plan, serial = Plan.sequential(flow), serial_work(shape_of(flow))
     if file is not None:
         plan = replace(read_plan(file), shape=shape_of(flow))
         plan.validate(flow)
     keep(plan, save, svg)
-    typer.echo(plan.to_json() if as_json else repr(plan))
+    if as_json:
+        told = json.loads(plan.to_json()) | {"serial": serial.as_object()}
+        typer.echo(json.dumps(told, indent=2))
+    else:
+        typer.echo("\n".join([repr(plan), *serial_lines(serial)]))
 
 
 def keep(plan: Plan, save: Path | None, svg: Path | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow as pa
 from anabranch.columns.schemas import SchemaLike
 from anabranch.columns.schemas import schema as as_schema
 from anabranch.errors import SourceError, Subject, nearest
-from anabranch.io.formats import COMPRESSED, FORMATS, BadFile, Block, Format, ReadColumns
+from anabranch.io.formats import COMPRESSED, FORMATS, BadFile, Block, Format, Listed, ReadColumns
 from anabranch.io.formats.text import first_lines
 from anabranch.io.local_paths import local_path
 from anabranch.io.source import Chunk, Extent, Source
@@ -87,6 +88,7 @@ class FilesSource(Source):
         self._skip_bad = on_bad_file == "skip"
         self._skipped: dict[str, str] = {}
         self._parts: tuple[str, ...] | None = None
+        self._listed: dict[str, Listed] = {}
         self._wanted: ReadColumns | None = None
         self._readers: dict[str, BlockReader] = {}
         self._extents: dict[str, Extent] = {}
@@ -129,6 +131,7 @@ class FilesSource(Source):
         if self._parts is None:
             found = [file for path in self._paths for file in sorted(self._expand(path))]
             self._parts = tuple(dict.fromkeys(found))
+            self._listed = {part: Listed.now(part) for part in self._parts}
         return self._parts
 
     def read(self, part: str, start: int, rows: int) -> Chunk | None:
@@ -138,7 +141,7 @@ class FilesSource(Source):
         reader = self._readers.pop(part, None)
         if reader is None or not reader.reaches(start):
             format = self._format(part)
-            blocks = format.blocks(part, wanted, start)
+            blocks = format.blocks(part, wanted, start, self._listed_of(part))
             reader = BlockReader(blocks, self.extent(part).seekable)
         batches, damage = reader.take(start, rows)
         if batches:
@@ -178,10 +181,21 @@ class FilesSource(Source):
         """What the format can tell of a file; nothing of one that cannot be read."""
         if part not in self._extents:
             try:
-                self._extents[part] = self._format(part).extent(part)
+                self._extents[part] = self._extent(part)
             except (pa.ArrowException, OSError):
                 self._extents[part] = Extent()  # reading it will say what is wrong
         return self._extents[part]
+
+    def _extent(self, part: str) -> Extent:
+        format = self._format(part)
+        known = format.extent(part, self._listed_of(part))
+        if self._skip_bad and not (known.exact or format.refuses_early):
+            return replace(known, seekable=False)  # who begins behind the damage would not see it
+        return known
+
+    def _listed_of(self, part: str) -> Listed:
+        self.parts()
+        return self._listed[part]
 
     def _keep(self, part: str, reader: BlockReader) -> None:
         self._readers[part] = reader

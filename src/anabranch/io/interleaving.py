@@ -8,7 +8,7 @@ the flow that is repeated from the record gives the same results, under any plan
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -49,7 +49,8 @@ def take_arrived(
     offsets: SourceOffsets,
     budget: int,
     readers: int,
-    idle: Collection[int] = (),
+    silences: Silences | None = None,
+    now_s: float = 0.0,
 ) -> Arrived:
     """Choose about `budget` of the rows that have come, and share them out among readers.
 
@@ -61,7 +62,8 @@ def take_arrived(
         offsets: Where it stands.
         budget: How many rows to take.
         readers: How many readers there are.
-        idle: The parts for which clocks need not wait any more.
+        silences: Notes which parts have no rows, and for how long.
+        now_s: The time.
 
     Example:
         >>> from anabranch.io import memory
@@ -77,9 +79,9 @@ def take_arrived(
     runs: list[list[Run]] = [[] for _ in range(readers)]
     ordinal = offsets.ordinal
 
-    def notify(part: int, passed: int) -> None:
+    def notify(part: int, passed: int, reader: int = 0) -> None:
         nonlocal ordinal
-        runs[0].append(Run(ordinal, part, names[part], 0, 0, passed))
+        runs[reader].append(Run(ordinal, part, names[part], 0, 0, passed))
         ordinal += 1
 
     for part, passed in offsets.notices:
@@ -101,21 +103,27 @@ def take_arrived(
         waiting[part] = max(0, known.rows - row)
         if known.exact:
             ends[part] = known.rows
-    loads, left = [0] * readers, budget
+        if silences is not None:
+            silences.note(part, waiting[part], now_s)
+    shares: list[list[tuple[int, int]]] = [[] for _ in range(readers)]
+    left = budget = max(0, budget)
     for others, part in enumerate(sorted(waiting, key=lambda each: (-waiting[each], each))[::-1]):
-        rows = min(waiting[part], -(-left // (len(waiting) - others)))
-        if rows:
-            reader = loads.index(min(loads))
+        if rows := min(waiting[part], -(-left // (len(waiting) - others))):
+            min(shares, key=lambda share: sum(taken for _, taken in share)).append((part, rows))
+            left -= rows
+    # Each reader gets one range of numbers, so a sink may write it in the task that reads.
+    for reader, share in enumerate(shares):
+        for part, rows in share:
             runs[reader].append(Run(ordinal, part, names[part], next_rows[part], rows))
-            loads[reader] += rows
             next_rows[part] += rows
-            ordinal, left = ordinal + rows, left - rows
+            ordinal += rows
+    idle = [] if silences is None else silences.take_idle()
     unfinished = {part: row for part, row in next_rows.items() if row < ends.get(part, row + 1)}
     for part in next_rows:
         if part not in unfinished:
-            notify(part, LAST)
-        elif part in idle and not waiting[part]:
-            notify(part, IDLE)
+            notify(part, LAST, reader=-1)
+        elif part in idle:
+            notify(part, IDLE, reader=-1)
     after = replace(
         offsets,
         open=unfinished,
@@ -133,48 +141,48 @@ def take_arrived(
 class Silences:
     """Notes how long parts have had no rows, and which of them count as idle.
 
+    Only the answer that a part has no rows makes it idle: nobody knows what has come to a part that
+    was not asked again.
+
     Args:
         after_s: After how long a part is idle; None: never.
 
     Example:
         >>> silences = Silences(after_s=5.0)
         >>> silences.note(0, rows=0, now_s=1.0)
-        >>> silences.due(now_s=4.0), silences.due(now_s=6.0), silences.due(now_s=7.0)
-        ([], [0], [])
+        >>> silences.take_idle()
+        []
+        >>> silences.note(0, rows=0, now_s=6.0)
+        >>> silences.take_idle(), silences.take_idle()
+        ([0], [])
     """
 
     def __init__(self, after_s: float | None) -> None:
         self._after_s = after_s
         self._since_s: dict[int, float] = {}
         self._idle: set[int] = set()
+        self._new: dict[int, None] = {}
 
     def note(self, part: int, rows: int, now_s: float) -> None:
         """Note how many rows a part had when it was asked."""
         if rows:
-            self._since_s.pop(part, None)
-            self._idle.discard(part)
-        else:
-            self._since_s.setdefault(part, now_s)
+            self.forget(part)
+            return
+        silent_s = now_s - self._since_s.setdefault(part, now_s)
+        if self._after_s is not None and silent_s >= self._after_s and part not in self._idle:
+            self._idle.add(part)
+            self._new[part] = None
 
     def forget(self, part: int) -> None:
-        """A part has ended."""
+        """A part has rows, or it has ended."""
         self._since_s.pop(part, None)
+        self._idle.discard(part)
+        self._new.pop(part, None)
 
-    def due(self, now_s: float) -> list[int]:
+    def take_idle(self) -> list[int]:
         """Return the parts that have become idle since the last time."""
-        if self._after_s is None:
-            return []
-        since = self._since_s.items()
-        due = [p for p, at in since if p not in self._idle and now_s - at >= self._after_s]
-        self._idle.update(due)
-        return due
-
-    def wake_s(self) -> list[float]:
-        """When parts become idle if no rows come."""
-        if self._after_s is None:
-            return []
-        since = self._since_s.items()
-        return [at + self._after_s for part, at in since if part not in self._idle]
+        idle, self._new = list(self._new), {}
+        return idle
 
 
 class RunReader:
@@ -203,7 +211,8 @@ class RunReader:
         """Jumbo tuples of at most `rows` tuples, and how far the reader has come with each."""
         for run in self._runs:
             if not run.rows:
-                yield notice(self._schema, self._rank, run.first, run.passed, run.number)
+                mark = notice(self._schema, self._rank, run.first, run.passed, run.number)
+                yield mark, numbered(self._rank, run.first)  # rows may have the number, too
             at, stop = run.start, run.start + run.rows
             while at < stop:
                 chunk = self._source.read(run.part, at, min(rows, stop - at))
@@ -227,6 +236,6 @@ class RunReader:
         return last_word(self._schema, self._rank, parts=None), end(FIRST)
 
 
-def notice(schema: pa.Schema, rank: int, seq: int, passed: int, part: int) -> tuple[Jumbo, Root]:
-    """Return a notice to clocks about a part, and how far the reader comes with it."""
-    return Jumbo.empty(schema, 0, (mark_before(rank, seq, passed, part),)), numbered(rank, seq + 1)
+def notice(schema: pa.Schema, rank: int, seq: int, passed: int, part: int) -> Jumbo:
+    """Return a notice to clocks about a part."""
+    return Jumbo.empty(schema, 0, (mark_before(rank, seq, passed, part),))

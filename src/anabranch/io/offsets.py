@@ -23,15 +23,18 @@ class Cursor:
 
 
 class Run(NamedTuple):
-    """Rows of one part of an interleaved source that were read together, or a notice to clocks.
+    """Rows of one part of an interleaved source that were read together, or a mark for clocks.
+
+    A mark is a notice about the part, or a heartbeat that came without rows.
 
     Attributes:
-        first: The sequence number of the first row in the stream, or of the notice.
+        first: The sequence number of the first row in the stream, or before which the mark stands.
         number: The number of the part.
         part: The name of the part.
         start: The first row in the part.
-        rows: How many rows there are; none of a notice.
-        passed: What a notice says: that the part has joined, is idle, or has ended; see `Mark`.
+        rows: How many rows there are; none of a mark.
+        passed: What a mark says: a time, or that the part has joined, is idle, or has ended; see
+            `Mark`.
     """
 
     first: int

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from anabranch.errors import SinkError, Subject
 from anabranch.io.directory_sink import SCHEMA_FILE, committed_files, kept_schema
-from anabranch.io.formats import FORMATS, Format, ReadColumns
+from anabranch.io.formats import FORMATS, Format, Listed, ReadColumns
 from anabranch.io.formats.csv import CsvFormat
 from anabranch.io.local_paths import local_path
 
@@ -44,7 +44,8 @@ def committed_batches(directory: str | os.PathLike[str]) -> Iterator[pa.RecordBa
     path, wanted = _path_of(directory), ReadColumns(_schema_of(directory), exact=False)
     for name in committed_files(path):
         format = OWN_FORMATS[name.rpartition(".")[2]]
-        for _, batch in format.blocks(os.path.join(path, name), wanted, 0):
+        file = os.path.join(path, name)
+        for _, batch in format.blocks(file, wanted, 0, Listed.now(file)):
             yield batch
 
 

@@ -7,6 +7,7 @@ rows that are trimmed meanwhile cannot be mistaken for others.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -101,17 +102,18 @@ class StreamClient:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._url, self._stream = url, stream
+        self._url, self._stream, self._server = url, stream, _Server(url)
         self._patience_s, self._sleep, self._clock = tuple(patience_s), sleep, clock
-        self._redis: Any = None
 
     def __repr__(self) -> str:
         """Stream and server; whoever reads an error has no need for a password."""
         return f"redis_stream {self._stream!r} at {place_of(self._url)}"
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Connections stay behind."""
-        return {**self.__dict__, "_redis": None}
+    def beside(self, stream: str) -> StreamClient:
+        """Return a client of another stream of the server, which uses the same connections."""
+        other = copy.copy(self)
+        other._stream = stream
+        return other
 
     @property
     def stream(self) -> str:
@@ -143,7 +145,7 @@ class StreamClient:
 
         def ask(redis: Any) -> tuple[str, ...]:
             found = redis.scan_iter(match=pattern, count=SCAN_KEYS, _type="stream")
-            return tuple(sorted({key.decode() for key in found}))
+            return tuple(sorted({self._text_of(key) for key in found}))
 
         return self._patiently(ask)
 
@@ -174,9 +176,16 @@ class StreamClient:
 
     def connected(self) -> Any:
         """The client of the `redis` package."""
-        if self._redis is None:
-            self._redis = _connect(self._url, repr(self))
-        return self._redis
+        return self._server.connected(repr(self))
+
+    def _text_of(self, key: bytes) -> str:
+        """The name of a key; no stream that matches is left out."""
+        try:
+            return key.decode()
+        except UnicodeDecodeError as error:
+            raise self.error(
+                "streams with keys in UTF-8", repr(key), "rename it, or name the streams one by one"
+            ) from error
 
     def _look(self, redis: Any) -> StreamInfo:
         asked = redis.pipeline(transaction=False)
@@ -239,6 +248,27 @@ class StreamClient:
     def error(self, expected: str, got: str, remedy: str) -> SourceError:
         """An error that names stream and server."""
         return SourceError(Subject("source", repr(self)), expected, got, remedy)
+
+
+class _Server:
+    """The connections to a server; the streams of a source share them.
+
+    Args:
+        url: Where it is.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url, self._redis = url, None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Connections stay behind."""
+        return {**self.__dict__, "_redis": None}
+
+    def connected(self, who: str) -> Any:
+        """The client of the `redis` package; errors name `who` needs it."""
+        if self._redis is None:
+            self._redis = _connect(self._url, who)
+        return self._redis
 
 
 def _connect(url: str, who: str) -> Any:

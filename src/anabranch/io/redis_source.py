@@ -93,7 +93,6 @@ class RedisStreamSource(Source):
         first_row: int,
     ) -> None:
         """Remember what to read; nobody connects before it is needed."""
-        self._url = url
         self._keys = (stream,) if isinstance(stream, str) else tuple(stream)
         self._pattern = stream if isinstance(stream, str) and GLOB.intersection(stream) else None
         self._client = StreamClient(url, ", ".join(self._keys))
@@ -147,7 +146,7 @@ class RedisStreamSource(Source):
 
     def _stream(self, part: str) -> _Stream:
         if part not in self._streams:
-            client = StreamClient(self._url, part)
+            client = self._client.beside(part)
             self._streams[part] = _Stream(client, self._codec, self._schema, self._first_row)
         return self._streams[part]
 

@@ -25,7 +25,8 @@ class Chunk:
 
     Attributes:
         batch: The rows.
-        passed: A heartbeat: no later row of this source is older than this time.
+        passed: A heartbeat: no later row of this source, or of this part if it is interleaved, is
+            older than this time.
         dry: Whether no more had come when it was read: ask again later, not at once.
         waited_ms: How long its first row had waited to be read; None when nobody can say.
 
@@ -69,9 +70,10 @@ class Source(Protocol):
     - A *pushed* source is not read: `pushed` is true, and an engine brings its rows. It may be
       bounded or not.
 
-    The rows of a bounded source are ordered part by part. Of an *interleaved* source, several parts
-    are read at the same time, and the order in which their rows are read is the order of the
-    stream. Engines record it, so it is an input: see `anabranch.io.interleaving`.
+    Rows are ordered part by part, so an endless source has one part. It may have several, none at
+    first, or parts that come and go if it is *interleaved*: then parts are read at the same time,
+    and the order in which their rows are read is the order of the stream. Engines record it, so it
+    is an input: see `anabranch.io.interleaving`.
 
     Classes inherit from the protocol. They must provide `schema`, `bounded`, `order`, `parts` and
     `read`; the other members have defaults, which claim nothing. An implementer must ensure:
@@ -82,7 +84,9 @@ class Source(Protocol):
       stands after the same row however the part is read.
     - *Progress.* A chunk of a bounded part holds at least one row; after the last row comes None.
     - *Stable names.* `parts` gives the same names in the same order for the life of the data. Of
-      an interleaved source it returns the names of all parts that exist now, in any order.
+      an interleaved source it returns the names of all parts that exist now, in any order. A part
+      that was named once is read until `read` returns None, whether or not it is named again.
+    - *One kind.* `interleaved` is the same for the life of the data: it says how rows are numbered.
     - *A truthful order.* `order` names what orders the rows ("file and row", "index"), or is None.
     - *Pickling.* Open files and caches stay behind; what was decided once (the file list, recorded
       arrival times) goes along.
@@ -137,8 +141,8 @@ class Source(Protocol):
 
     @property
     def interleaved(self) -> bool:
-        """Return whether parts are read side by side, so that rows are ordered as they are read."""
-        return not (self.bounded or self.pushed) and len(self.parts()) > 1
+        """Whether parts are read side by side, so that rows are ordered as they are read."""
+        return False
 
     @property
     def idle_after_s(self) -> float | None:
@@ -187,6 +191,20 @@ def require_source(step: str, source: object) -> None:
             f"{type(source).__name__} without {', '.join(missing)}",
             "use one of anabranch.io, or let the class inherit from anabranch.io.Source, which has "
             f"defaults for {', '.join(DEFAULTS)}",
+        )
+
+
+def require_one_part(name: str, source: Source) -> None:
+    """Raise a BuildError for an endless source whose later parts would never be read."""
+    if source.bounded or source.pushed or source.interleaved:
+        return
+    if (parts := len(source.parts())) != 1:
+        raise BuildError(
+            name,
+            "an endless source with one part, or one that is interleaved",
+            f"{parts} parts that are read one after the other",
+            "set `interleaved = True` in its class: then parts are read side by side, and may come "
+            "and go",
         )
 
 
@@ -296,6 +314,11 @@ class IdleAfter(WrappedSource):
     @property
     def interleaved(self) -> bool:
         return True
+
+    @property
+    def kind(self) -> str:
+        """The class of the source: with another time, or none, the rows are the same."""
+        return type(self._source).__name__
 
     @property
     def idle_after_s(self) -> float:

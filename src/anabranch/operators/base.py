@@ -277,6 +277,7 @@ class Operator:
     accepts_changes: bool = False
     needs_time: bool = False
     own_buckets: int | None = None
+    clock: bool = False  # puts tuples in the order of event time, and can judge slices of a stream
     batch_dependent: bool = False  # by design, in a way that later steps make good
     before_shuffle: bool = False  # works only in front of the next key's routing
 

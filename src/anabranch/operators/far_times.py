@@ -92,17 +92,39 @@ class FarTimes:
         self._keep(source, run)
         return np.array(believed), np.array(shown, np.int64)
 
+    def needed(self, own: Ints, told: Ints) -> int:
+        """How much a source must have passed before for all of these times to be believed.
+
+        Args:
+            own: The times.
+            told: For each, and behind the last, what the source says that it has passed.
+        """
+        before = self._passed_before(own, told)
+        alone = own[(before == FIRST) | self._far_from(own, before)]
+        return int(alone.max()) - self._lateness - self._ahead if len(alone) else FIRST
+
+    def believe(self, source: int) -> None:
+        """Doubt nothing of a source any more: its last time was believed."""
+        self._keep(source, None)
+
     def _any_is_far(self, own: Ints, told: Ints) -> bool:
         """Whether any time is too far ahead of those before it, if all of these are believed."""
-        most = LAST - self._lateness - self._ahead  # beyond it, nothing can be too far ahead
-        leap = self._lateness + self._ahead
-        if not len(own) or (told[0] > FIRST and int(own.max()) <= min(int(told[0]), most) + leap):
+        if not len(own):
+            return False
+        if told[0] > FIRST and not self._far_from(own.max(keepdims=True), told[:1]).any():
             return False  # near enough to what was passed before all
-        before = np.maximum(
-            told[:-1], np.maximum.accumulate(np.r_[FIRST, own - self._lateness])[:-1]
-        )
-        far = own > np.where(before > FIRST, np.minimum(before, most) + leap, LAST)
-        return bool(far.any())
+        before = self._passed_before(own, told)
+        return bool(((before > FIRST) & self._far_from(own, before)).any())
+
+    def _passed_before(self, own: Ints, told: Ints) -> Ints:
+        """What a source has passed before each of its times, if all of these are believed."""
+        shown = np.maximum.accumulate(np.r_[FIRST, own - self._lateness])[:-1]
+        return np.maximum(told[:-1], shown)
+
+    def _far_from(self, own: Ints, before: Ints) -> Mask:
+        """Which times are too far ahead of what had been passed before them."""
+        leap = self._lateness + self._ahead
+        return own > np.minimum(before, LAST - leap) + leap  # beyond that, nothing can be
 
     def _known(self) -> dict[int, Doubted]:
         memory: dict[Any, Any] = self._store.bucket(0)

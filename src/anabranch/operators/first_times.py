@@ -91,6 +91,10 @@ class FirstTuples:
         """Whether there are any."""
         return bool(self._known("waiting") or self._known("aside"))
 
+    def concerns(self, source: int) -> bool:
+        """Whether there are any of a source."""
+        return source in self._known("waiting") or source in self._known("aside")
+
     def take(self, source: int, jumbo: Jumbo) -> tuple[Ints, tuple[Jumbo, int] | None]:
         """Show a batch to a source whose clock stands.
 

@@ -12,14 +12,21 @@ it could be shown (`times.py`).
 
 A part that joins late, or comes back after it was idle, cannot undo what was passed without it: its
 tuples are late, too, if they are older than that.
+
+A clock has one memory, but not all rows have to pass it. Where they come in *slices*, runs of one
+source's rows, each slice can be judged elsewhere: the verdicts depend on the slices before it only
+through a few facts. A `Digest` describes what a slice does to the memory, which answers with the
+facts that the slice is judged by, in the order of the slices. Only where a digest is not enough, as
+when a clock starts or a time is doubted, the whole memory goes to the slice and comes back. The
+machine that does so is `runtime/clock.py`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +54,7 @@ from anabranch.state.positions import (
     Ints,
     Jumbo,
     Mark,
+    Positions,
     Root,
     end,
     is_end,
@@ -59,11 +67,37 @@ NOTICES = (JOINED, IDLE)
 Rows = Ints | slice
 """Numbers of rows, or all of them."""
 
+NOBODY = -1
+"""No source has this number."""
+
+Facts = Mapping[str | int, Any]
+"""What a clock remembers, or some of it, by name."""
+
+
+class Digest(NamedTuple):
+    """What a slice does to a clock, if all of its times are believed.
+
+    Attributes:
+        source: The number of the source that its tuples and marks are about, or NOBODY; None where
+            only its rows and marks show what it does.
+        rows: How many tuples it has.
+        passed: What its source has passed behind it, by the slice alone.
+        last: The greatest time that it shows.
+        needed: All its times are believed if its source has passed that much before.
+    """
+
+    source: int | None
+    rows: int
+    passed: int = FIRST
+    last: int = FIRST
+    needed: int = FIRST
+
 
 class Timed(Operator):
     """Order a stream by event time; late tuples go to the port `late`."""
 
     state = StateKind.STATEFUL
+    clock = True
     out_ports = ("out", "late")
 
     def __init__(
@@ -110,6 +144,7 @@ class TimedKernel(Kernel):
         self._lateness = duration("lateness", operator.lateness, time, context.step) or 0
         self._store = ObjectStore()
         self.stores = (self._store,)
+        self._operator = operator
         self._seen_arrivals = 0
         self._admitted: list[Jumbo] = []
         self._first: FirstTuples | None = None
@@ -121,19 +156,121 @@ class TimedKernel(Kernel):
     def step(self, inputs: Sequence[Jumbo | None], frontier: Root) -> Outputs:
         """Judge each new tuple, then release what is ready."""
         self._drop_released()
-        late: list[Jumbo] = []
-        if inputs[0] is not None and (len(inputs[0]) or inputs[0].marks):
-            jumbo, late = self._part_off_outlandish(inputs[0])
-            for piece in self._between_notices(jumbo):
-                if self._first is not None:
-                    piece, waited = self._start_clocks(self._first, piece)
-                    late += waited
-                late += self._admit(piece)
-        if self._first is not None and is_end(frontier):
-            self._start_all(self._first)
-            late += self._first.leave_at_the_end(self.context.closing_rank)
+        late = [] if inputs[0] is None else self._take_in(inputs[0])
+        if is_end(frontier):
+            late += self._take_in_the_rest()
         ready = self._release(self._ready(is_end(frontier)))
         return [ready, Jumbo.concat(late).in_order() if late else None]
+
+    # Slices that are judged elsewhere
+
+    def digest(self, jumbo: Jumbo) -> Digest:
+        """Return what a slice does to the clock; the memory of this kernel does not matter."""
+        jumbo, _ = self._part_off_outlandish(jumbo)
+        if not (len(jumbo) or jumbo.marks):
+            return Digest(NOBODY, 0)
+        sources = distinct_sources(jumbo)
+        if len(sources) != 1 or any(mark.passed in (*NOTICES, LAST) for mark in jumbo.marks):
+            return Digest(None, len(jumbo))
+        own, marked = self._times(jumbo), _marked(jumbo.positions, jumbo.marks, FIRST)
+        greatest = int(own.max()) if len(own) else FIRST
+        passed = max(int(marked[-1]), greatest - self._lateness if len(own) else FIRST)
+        last = max([greatest, *(mark.passed for mark in jumbo.marks)])
+        needed = FIRST if self._far is None else self._far.needed(own, marked)
+        return Digest(sources[0], len(jumbo), passed, last, needed)
+
+    def facts_for(self, digest: Digest) -> Facts | None:
+        """Move the clock past a slice, and return the facts that the slice is judged by.
+
+        Returns:
+            None where it has to be judged by all `facts`, before the clock can move on.
+        """
+        source = digest.source
+        if source == NOBODY:
+            return {}
+        if source is None or source in self._idle():
+            return None
+        passed, joined = self._passed(), self._joined()
+        if self._first is not None and (source not in passed or self._first.concerns(source)):
+            return None
+        before = passed.get(source, FIRST)
+        if before < digest.needed:
+            return None
+        facts: dict[str | int, Any] = {
+            name: {source: known[source]}
+            for name, known in (("passed", passed), ("joined", joined))
+            if source in known
+        }
+        if digest.rows and self._far is not None:
+            self._far.believe(source)
+        self._extend_to(digest.last)
+        self._pass(source, max(before, digest.passed))
+        return facts
+
+    def judge(self, jumbo: Jumbo, facts: Facts) -> tuple[Outputs, Facts]:
+        """Judge a slice by the facts before it; returns its outputs, and the facts after it.
+
+        What is on time is among the outputs, whether it is ready or not.
+        """
+        elsewhere = TimedKernel(self.context, self._operator)
+        elsewhere.resume(facts)
+        late = elsewhere._take_in(jumbo)
+        return elsewhere._admitted_and(late), elsewhere.facts()
+
+    def facts(self) -> Facts:
+        """Return all that the clock remembers."""
+        return {
+            name: dict(known) if isinstance(known, dict) else known
+            for name, known in self._memory.items()
+        }
+
+    def resume(self, facts: Facts) -> None:
+        """Remember what a slice has changed."""
+        for name in {*self._memory, *facts}:
+            if name in facts:
+                self._memory[name] = facts[name]
+            else:
+                del self._memory[name]
+            self._store.touch(0, name)
+
+    def close(self) -> Outputs:
+        """Judge what waited for a clock to start; the stream is over."""
+        return self._admitted_and(self._take_in_the_rest())
+
+    def let_go(self) -> Outputs:
+        """Release all that the clock holds; from now on its slices are judged elsewhere."""
+        self._drop_released()
+        self._admitted += [self._forget(number) for number in self._runs()]
+        return self._admitted_and([])
+
+    def _admitted_and(self, late: list[Jumbo]) -> Outputs:
+        on_time = [each for each in self._admitted if len(each)]
+        self._admitted.clear()
+        parts = (on_time, [each for each in late if len(each)])
+        return [Jumbo.concat(each).in_order() if each else None for each in parts]
+
+    def _take_in(self, jumbo: Jumbo) -> list[Jumbo]:
+        """Admit what is on time; what is late, in no order."""
+        if not (len(jumbo) or jumbo.marks):
+            return []
+        jumbo, outside = self._part_off_outlandish(jumbo)
+        self.context.counters.late += sum(map(len, outside))
+        late = outside
+        for piece in self._between_notices(jumbo):
+            if self._first is not None:
+                piece, waited = self._start_clocks(self._first, piece)
+                late += waited
+            late += self._admit(piece)
+        return late
+
+    def _take_in_the_rest(self) -> list[Jumbo]:
+        """The end of the stream: nobody will confirm anything any more."""
+        if self._first is None:
+            return []
+        for source in sorted(self._idle()):
+            self._join(source)
+        self._start_all(self._first)
+        return self._first.leave_at_the_end(self.context.closing_rank)
 
     def frontier(self, frontier: Root, port: int = 0) -> Root:
         """Nothing older than the ready time can leave; late tuples stay ordered by number."""
@@ -211,6 +348,12 @@ class TimedKernel(Kernel):
         known: dict[int, int] = self._memory.setdefault("passed", {})
         return known
 
+    def _pass(self, source: int, time: int) -> None:
+        passed = self._passed()
+        if passed.get(source) != time:
+            passed[source] = time
+            self._store.touch(0, "passed")
+
     def _ready(self, over: bool) -> Root:
         if over:
             return end(self._memory.get("last", FIRST))
@@ -218,6 +361,11 @@ class TimedKernel(Kernel):
 
     def _ready_time(self) -> int:
         """No tuple on time is older than this any more, whatever comes from any source."""
+        merged: int = self._memory.get("merged", FIRST)
+        return max(merged, self._merged_time())
+
+    def _merged_time(self) -> int:
+        """What all have passed who are waited for, or else the one who is furthest."""
         joined = self._joined()
         reached = dict(joined)
         for source, time in self._passed().items():
@@ -226,7 +374,8 @@ class TimedKernel(Kernel):
         if not reached or set(self.context.sources) - {rank_of(source) for source in reached}:
             return FIRST
         open_times = {source: time for source, time in reached.items() if time < LAST}
-        waited_for = [time for source, time in open_times.items() if source not in self._idle()]
+        idle = self._idle()
+        waited_for = [time for source, time in open_times.items() if source not in idle]
         if waited_for:
             return min(waited_for)
         if open_times:
@@ -252,32 +401,44 @@ class TimedKernel(Kernel):
         self._store.touch(0, "joined")
         self._set_idle(self._idle() - {source})
 
+    def _note_merged(self) -> None:
+        """Remember what was passed without idle sources: the only one to pass it may end."""
+        time = self._ready_time()
+        if self._idle() and time > self._memory.get("merged", FIRST):
+            self._memory["merged"] = time
+            self._store.touch(0, "merged")
+
     def _set_idle(self, sources: frozenset[int]) -> None:
         if sources != self._idle():
             self._memory["idle"] = sources
             self._store.touch(0, "idle")
 
     def _between_notices(self, jumbo: Jumbo) -> Iterator[Jumbo]:
-        """Cut a batch where a part joins, becomes idle or comes back, and note that in between."""
+        """Cut a batch where a part joins, ends, is idle or comes back, and note that in between."""
         marks = deque(sorted(jumbo.marks))
         if not (self._idle() or any(mark.passed in NOTICES for mark in marks)):
             yield jumbo
             return
         sources, at, held = sources_of(jumbo.positions), 0, list[Mark]()
-        while at < len(jumbo) or marks:
+        while at < len(jumbo) or marks or held:
             back = np.flatnonzero(np.isin(sources[at:], list(self._idle())))
             stop = at + int(back[0]) if len(back) else len(jumbo)
             while marks and (place := _rows_before(jumbo, marks[0])) <= stop:
                 mark = marks.popleft()
-                if mark.passed not in NOTICES:
+                if mark.passed not in (*NOTICES, LAST):
                     held.append(mark)
                     continue
                 yield _cut(jumbo, at, max(at, place), held)
                 at, held = max(at, place), []
                 if mark.passed == JOINED:
                     self._join(source_of(mark))
-                else:
+                elif mark.passed == IDLE:
                     self._set_idle(self._idle() | {source_of(mark)})
+                else:
+                    self._note_merged()
+                    for source in self._ended_by(mark) & self._idle():
+                        self._join(source)  # its end is the last that comes of it
+                    held.append(mark)
                 break
             else:
                 yield _cut(jumbo, at, stop, held)
@@ -285,12 +446,17 @@ class TimedKernel(Kernel):
                 if stop < len(jumbo):
                     self._join(int(sources[stop]))
 
+    def _ended_by(self, mark: Mark) -> frozenset[int]:
+        """Return the sources that a mark ends, of those that are idle."""
+        if mark.part != EVERY_PART:
+            return frozenset({source_of(mark)})
+        return frozenset(s for s in self._idle() if rank_of(s) == mark.root.rank)
+
     def _part_off_outlandish(self, jumbo: Jumbo) -> tuple[Jumbo, list[Jumbo]]:
         """Take out what no clock can take; what is left, and what was taken out."""
         outside = not_within(CLOCK_YEARS, jumbo.batch.column(self._column))
         if outside is None:
             return jumbo, []
-        self.context.counters.late += int(outside.sum())
         return jumbo.where(~outside), [Jumbo(jumbo.batch, jumbo.positions).where(outside)]
 
     def _start_clocks(self, first: FirstTuples, jumbo: Jumbo) -> tuple[Jumbo, list[Jumbo]]:
@@ -354,9 +520,8 @@ class TimedKernel(Kernel):
         over = {mark.root.rank for mark in marks if mark.part == EVERY_PART}
         passed = self._passed()
         for source in passed.keys() | self._joined().keys():
-            if rank_of(source) in over and passed.get(source) != LAST:
-                passed[source] = LAST
-                self._store.touch(0, "passed")
+            if rank_of(source) in over:
+                self._pass(source, LAST)
 
     def _note_behind(self, distances: Ints) -> None:
         """Count tuples that are late because of their distance from the greatest time."""
@@ -375,15 +540,10 @@ class TimedKernel(Kernel):
         self, source: int, jumbo: Jumbo, rows: Rows, times: Ints, marks: list[Mark]
     ) -> Any:
         """Each tuple against the greatest time before it, marks standing between tuples."""
-        passed = self._passed()
-        bound = passed.get(source, FIRST)
         own = times[rows]
-        before = np.full(len(own) + 1, bound, np.int64)
         positions = jumbo.positions if isinstance(rows, slice) else jumbo.positions.take(rows)
+        before = _marked(positions, marks, self._passed().get(source, FIRST))
         for mark in marks:
-            # A mark stands before the first tuple that is not before its root.
-            place = int(np.count_nonzero(positions.before(mark.root)))
-            before[place:] = np.maximum(before[place:], mark.passed)
             if mark.passed < LAST:
                 self._extend_to(mark.passed)
         if self._far is None:
@@ -394,10 +554,7 @@ class TimedKernel(Kernel):
                 self.context.counters.ahead += int((~believed).sum())
                 self._extend_to(int(shown[~believed].max()))
         before[1:] = np.maximum(before[1:], np.maximum.accumulate(shown))
-        reached = int(before[-1])
-        if passed.get(source) != reached:
-            passed[source] = reached
-            self._store.touch(0, "passed")
+        self._pass(source, int(before[-1]))
         least = np.maximum(before[:-1], self._joined().get(source, FIRST))
         behind = own < least
         self._note_behind(least[behind] - own[behind] + self._lateness)
@@ -409,6 +566,16 @@ def _rows_of(source: int, sources: Ints) -> Rows:
     if sources.strides == (0,) and len(sources) and sources[0] == source:
         return slice(None)
     return np.flatnonzero(sources == source).astype(np.int64)
+
+
+def _marked(positions: Positions, marks: Iterable[Mark], passed: int) -> Ints:
+    """What a source has passed before each tuple, and after the last, by its marks alone."""
+    before = np.full(len(positions) + 1, passed, np.int64)
+    for mark in marks:
+        # A mark stands before the first tuple that is not before its root.
+        place = int(np.count_nonzero(positions.before(mark.root)))
+        before[place:] = np.maximum(before[place:], mark.passed)
+    return before
 
 
 def _rows_before(jumbo: Jumbo, mark: Mark) -> int:

@@ -20,7 +20,7 @@ from anabranch.planning.planners.exact import exact
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.planners.search.region_options import Option, cuttings, options
 from anabranch.planning.profile import NANOSECONDS, OperatorProfile, Overheads, Profile
-from anabranch.planning.regions import Region, RegionKind, regions, written_by_workers
+from anabranch.planning.regions import Region, RegionKind, regions
 
 
 def require_flow(flow: object) -> None:
@@ -50,7 +50,7 @@ def problem_for(
             str(sorted(profile.by_name)),
             f"take one with `anabranch profile {flow.name}`",
         )
-    bounds = {region.steps[0]: _most_replicas(flow, region) for region in found}
+    bounds = {region.steps[0]: _most_replicas(region) for region in found}
     operators = tuple(_bounded(one, bounds.get(one.name)) for one in profile.operators)
     return Problem(
         replace(profile, operators=operators),
@@ -60,10 +60,9 @@ def problem_for(
     )
 
 
-def _most_replicas(flow: Flow, region: Region) -> int | None:
+def _most_replicas(region: Region) -> int | None:
     """The most replicas that a flow allows and that can gain anything; None for no bound."""
-    sink = region.kind is RegionKind.SINK
-    if not (written_by_workers(flow, region) if sink else region.replicable):
+    if region.serial is not None:
         return 1
     return region.buckets if region.mapped else None
 

@@ -337,14 +337,10 @@ def _validate_region(plan: RegionPlan, region: Region) -> None:
             str([list(p) for p in plan.pipelines]),
             "cut that run into non-empty pieces",
         )
-    if plan.replicas < 1 or (plan.replicas > 1 and not region.replicable):
-        refuse(
-            f"one replica of a {region.kind.value} region"
-            if not region.replicable
-            else "at least one replica",
-            str(plan.replicas),
-            "change replicas",
-        )
+    if plan.replicas < 1:
+        refuse("at least one replica", str(plan.replicas), "change replicas")
+    if plan.replicas > 1 and region.serial is not None and not region.replicable:
+        refuse(f"one replica, as it {region.serial.value}", str(plan.replicas), "change replicas")
     buckets = region.buckets if region.mapped else 0
     if region.mapped and plan.replicas > buckets:
         refuse(
@@ -382,10 +378,10 @@ def _validate_region(plan: RegionPlan, region: Region) -> None:
 
 
 def _validate_source(plan: SourcePlan, region: Region) -> None:
-    if plan.replicas > 1 and not region.replicable:
+    if plan.replicas > 1 and region.serial is not None:
         raise PlanError(
             plan.source,
-            "one reader of a source whose rows are ordered by when they are read",
+            f"one reader, as it {region.serial.value}",
             str(plan.replicas),
             "change replicas",
         )

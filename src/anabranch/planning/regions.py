@@ -6,6 +6,9 @@ Joker §3.2, with these deviations:
 - A stateless operator before a partitioned one joins its region only if its input carries the key
   *unchanged* up to there (`Operator.keeps`), not merely a column of that name.
 - Shared operators stand alone: their input is copied to every replica.
+- So do clocks, which put a stream in the order of event time, where their tuples come as runs of
+  one source's rows. Each replica judges some of the runs, by what a small memory holds of those
+  before. Elsewhere a clock is a stateful operator like any other.
 - Sinks, like sources, have regions of their own. The replicas of a sink take ranges of positions in
   turn, so that order is kept without a place that all rows pass.
 
@@ -30,7 +33,24 @@ class RegionKind(Enum):
     PARTITIONED = "partitioned"
     STATEFUL = "stateful"
     SHARED = "shared"
+    CLOCK = "clock"
     SINK = "sink"
+
+
+class Serial(Enum):
+    """Why all rows of a region pass one place, whatever a plan says; the words follow its name."""
+
+    STATEFUL = "is stateful"
+    CLOCK = "puts its stream in the order of event time"
+    ONE_BUCKET = "has one bucket"
+    ONE_READER = "is read in the order in which its rows come"
+    KEY_ORDER = "keeps the order of each key only"
+    EVENT_TIME = "writes in the order of event time"
+    CHANGELOG = "takes a changelog"
+    SEVERAL_SOURCES = "takes rows of several sources"
+    DATAFRAMES = "takes DataFrames"
+    STAGED = "gets its rows in the process that started the run"
+    """Replicas of such a sink are allowed, and make nothing faster."""
 
 
 _KINDS = {
@@ -52,8 +72,7 @@ class Region:
         key: Columns that route a tuple to its bucket, for partitioned regions.
         buckets: How many buckets its state has; 0 without state.
         ordered: Whether it could tell the order of its input, so that order must be restored.
-        sharable: Whether several readers may share a source's parts, or several writers the ranges
-            of a sink.
+        serial: Why all its rows pass one place; None where replicas share them.
     """
 
     name: str
@@ -62,7 +81,7 @@ class Region:
     key: tuple[str, ...] = ()
     buckets: int = 0
     ordered: bool = True
-    sharable: bool = True
+    serial: Serial | None = None
 
     @property
     def mapped(self) -> bool:
@@ -72,13 +91,7 @@ class Region:
     @property
     def replicable(self) -> bool:
         """Whether more than one replica is allowed."""
-        return self.sharable and self.kind in (
-            RegionKind.SOURCE,
-            RegionKind.STATELESS,
-            RegionKind.PARTITIONED,
-            RegionKind.SHARED,
-            RegionKind.SINK,
-        )
+        return self.serial in (None, Serial.STAGED)
 
 
 def regions(flow: Flow) -> tuple[Region, ...]:
@@ -99,12 +112,12 @@ def regions(flow: Flow) -> tuple[Region, ...]:
     for name in order:
         step = flow.graph.steps[name]
         if step.role is Role.SOURCE:
-            sharable = not sources[name].one_reader
-            found.append(Region(name, RegionKind.SOURCE, (name,), ordered=False, sharable=sharable))
+            serial = Serial.ONE_READER if sources[name].one_reader else None
+            found.append(Region(name, RegionKind.SOURCE, (name,), ordered=False, serial=serial))
         elif step.role is Role.SINK:
             ordered = flow.order is Order.TOTAL or _loses_key_order(found, step)
-            sharable = ordered and _in_ranges(flow, step)
-            region = Region(name, RegionKind.SINK, (name,), ordered=ordered, sharable=sharable)
+            serial = _why_one_writer(flow, step) if ordered else Serial.KEY_ORDER
+            region = Region(name, RegionKind.SINK, (name,), ordered=ordered, serial=serial)
             found.append(region)
         elif name not in placed:
             chain = _chain(flow, name)
@@ -113,29 +126,29 @@ def regions(flow: Flow) -> tuple[Region, ...]:
     return tuple(sorted(found, key=lambda r: order.index(r.steps[0])))
 
 
-def written_by_workers(flow: Flow, sink: Region) -> bool:
-    """Return whether further replicas of a sink can make it faster.
-
-    Rows of a staged sink pass the driver in any case.
-    """
-    return sink.replicable and not flow.sinks()[sink.name].traits.staged
-
-
 def _loses_key_order(found: list[Region], sink: Step) -> bool:
     """Whether a sink reads from replicas among which the tuples of a key are dealt out."""
     producer = sink.inputs[0].step if sink.inputs[0] is not None else ""
-    return any(r.kind is RegionKind.STATELESS and producer in r.steps for r in found)
+    dealing = (RegionKind.STATELESS, RegionKind.CLOCK)
+    return any(r.kind in dealing and producer in r.steps for r in found)
 
 
-def _in_ranges(flow: Flow, sink: Step) -> bool:
-    """Return whether replicas of a sink can take ranges of positions in turn.
+def _why_one_writer(flow: Flow, sink: Step) -> Serial | None:
+    """Return why replicas of a sink cannot take ranges of positions in turn, or gain nothing.
 
     Ranges are counted in the rows of one source, and a changelog needs only the order of each key.
+    Rows of a staged sink pass the driver in any case.
     """
     types = [flow.resolve().types[given] for given in sink.inputs if given is not None]
-    numbered = all(each.time is None and each.changelog is None for each in types)
-    single = len(sources_of(flow, sink)) == 1
-    return numbered and single and not flow.sinks()[sink.name].traits.dataframes
+    traits = flow.sinks()[sink.name].traits
+    reasons = {
+        Serial.CHANGELOG: any(each.changelog is not None for each in types),
+        Serial.EVENT_TIME: any(each.time is not None for each in types),
+        Serial.SEVERAL_SOURCES: len(sources_of(flow, sink)) > 1,
+        Serial.DATAFRAMES: traits.dataframes,
+        Serial.STAGED: traits.staged,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def sources_of(flow: Flow, step: Step) -> set[str]:
@@ -199,7 +212,8 @@ def _joins(
         if kind is StateKind.PARTITIONED:
             return _carries(flow, [*steps, name], key)
         return kind is StateKind.STATELESS
-    return bool(state is StateKind.STATEFUL and kind is StateKind.STATEFUL)
+    clocks = any(_judges_slices(flow, each) for each in (*steps, name))
+    return bool(state is StateKind.STATEFUL and kind is StateKind.STATEFUL and not clocks)
 
 
 def _longest_carrying(flow: Flow, steps: list[str], name: str, key: tuple[str, ...]) -> list[str]:
@@ -237,7 +251,27 @@ def _region(flow: Flow, kind: StateKind, key: tuple[str, ...], steps: tuple[str,
         StateKind.SHARED: bodies[name].own_buckets or flow.buckets,
     }[kind]
     ordered = kind is not StateKind.STATELESS
-    return Region(name, _KINDS[kind], steps, key, buckets, ordered)
+    if _judges_slices(flow, name):
+        return Region(name, RegionKind.CLOCK, steps, key, buckets, ordered)
+    serial = Serial.ONE_BUCKET if buckets == 1 else None
+    if kind is StateKind.STATEFUL:
+        clocks = all(bodies[step].clock for step in steps)
+        serial = Serial.CLOCK if clocks else Serial.STATEFUL
+    return Region(name, _KINDS[kind], steps, key, buckets, ordered, serial)
+
+
+def _judges_slices(flow: Flow, name: str) -> bool:
+    """Return whether a step is a clock that gets runs of one source's rows."""
+    step = flow.graph.steps[name]
+    if not (step.role is Role.OPERATOR and step.body.clock):
+        return False
+    while len(step.inputs) == 1 and step.inputs[0] is not None:
+        step = flow.graph.steps[step.inputs[0].step]
+        if step.role is Role.SOURCE:
+            return not flow.sources()[step.name].pushed
+        if step.body.state is not StateKind.STATELESS:
+            return False
+    return False  # tuples of one row come on several ways
 
 
 @dataclass(frozen=True)
@@ -288,7 +322,7 @@ def needs_order(flow: Flow, region: Region) -> bool:
 
 
 def shape_of(flow: Flow) -> Shape:
-    """The shape of a flow, its steps told which region is theirs.
+    """The shape of a flow, its steps told which region is theirs, and why that is serial.
 
     Example:
         >>> from anabranch.apps import word_count
@@ -299,7 +333,8 @@ def shape_of(flow: Flow) -> Shape:
     homes = {step: region for region in regions(flow) for step in region.steps}
     shape = flow.shape()
     steps = (
-        replace(s, region=homes[s.step].name, replicable=homes[s.step].replicable)
+        replace(s, region=region.name, serial=region.serial.value if region.serial else "")
         for s in shape.steps
+        for region in [homes[s.step]]
     )
     return replace(shape, steps=tuple(steps))

@@ -184,7 +184,7 @@ def _countable(kernel: Kernel) -> Iterator[Sized]:
 
 
 def owned_buckets(region: Region, plan: RegionPlan, replica: int) -> tuple[int, ...]:
-    """Buckets one replica holds under a plan; a stateful region's only bucket is number 0."""
-    if region.kind is RegionKind.STATEFUL:
+    """Buckets one replica holds under a plan; without a bucket map the only one is number 0."""
+    if region.kind is RegionKind.STATEFUL or (region.kind is RegionKind.CLOCK and not replica):
         return (0,)
     return owned(plan.bucket_map, replica)

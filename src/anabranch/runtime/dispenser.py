@@ -12,7 +12,8 @@ dispenser records which rows got them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from anabranch.io.interleaving import Silences
@@ -44,8 +45,12 @@ QUEUED = 2
 """Claims that a reader has at once, so that it need not wait for the next one."""
 LINGER_S = 0.002
 """How long rows that are due are gathered for a larger batch."""
+FEW_ROWS = 64
+"""As many rows at least are claimed of an interleaved source, however few there were last time."""
 NAP_S = 0.01
 """How long a part that had no more rows is not asked again."""
+PAUSE_S = 0.2
+"""So long they are not asked while it is found out whether all that has come was read."""
 LOOK_S = 1.0
 """An interleaved source is asked so often for further parts."""
 
@@ -90,7 +95,8 @@ class Dispenser:
         self._most_rows = FIRST_ROWS  # of a claim, for now
         self._began_s: dict[int, float] = {}  # by claim of so many rows that is under way
         self._extra = 0  # claims beyond the window, after a standstill
-        self._not_before: dict[int, float] = {}
+        self._not_before: dict[int, float] = {}  # by part that had no more rows
+        self._paused_s = now_s  # until then they are not asked again
         self._due_since: float | None = None
         self._stamp: int | None = None
         self.lag_ms: float | None = None
@@ -100,13 +106,15 @@ class Dispenser:
         self._looks = self._looked = False  # for further parts; looked: since the last part ended
         self._look_s = now_s + LOOK_S
         self._latest: dict[int, int] = {}  # by part, its latest claim
+        self._found: dict[int, int] = {}  # by part, the rows of the claim that was finished last
         self.begin(0, SourcePlan(name))
 
     def begin(self, epoch: int, plan: SourcePlan) -> None:
         """Give out to other readers; all claims of the earlier ones are finished."""
         self._epoch, self._plan = epoch, plan
         self._readers = [UnitId(self.name, reader) for reader in range(plan.replicas)]
-        self._claims: dict[UnitId, list[Claim]] = {reader: [] for reader in self._readers}
+        self._claims: dict[UnitId, deque[Claim]] = {reader: deque() for reader in self._readers}
+        self._claimed = 0  # rows of the claims that readers have not finished
         self._owner: dict[int, UnitId] = {}
         self._promised: dict[UnitId, Root] = dict.fromkeys(self._readers, START)
         self._asked.clear()
@@ -142,7 +150,7 @@ class Dispenser:
     @property
     def rows_read(self) -> int:
         """Rows that readers have read since the start, about: claims count as a whole."""
-        return self._given - self._before - self._claimed()
+        return self._given - self._before - self._claimed
 
     @property
     def rows_saved(self) -> int:
@@ -154,6 +162,10 @@ class Dispenser:
         if self.over:
             return True
         return self.at_rest and self.expectant and not self._pace.is_set and not self.backlog(now_s)
+
+    def pause(self, now_s: float) -> None:
+        """Do not read parts of which all rows were read for a moment: then all come to rest."""
+        self._paused_s = now_s + PAUSE_S
 
     def stop(self) -> None:
         """Give nothing out any more; the stream does not end by that."""
@@ -191,9 +203,12 @@ class Dispenser:
         self._closed, self._stamp = offsets.over, offsets.stamp
         self._pace.go_on_behind(self._given)
 
+    def forget_runs(self) -> None:
+        """Forget the order of all rows so far: no version will hold it."""
+        self.runs.clear()
+
     def forget_arrivals(self) -> None:
         """Forget when the rows before the offsets arrived: nobody reads them again."""
-        self.runs.clear()
         if (arrivals := self._source.arrivals) is not None:
             for part, row in self._next.items():
                 arrivals.let_go(self._parts[part], row)
@@ -211,9 +226,10 @@ class Dispenser:
             return None
         extents = [extent for extent in known if extent is not None]
         if self._interleaved:
-            return unread(extents, sum(self._next.get(part, 0) for part in parts))
+            read = sum(self._next.get(part, 0) for part in parts) - self._claimed
+            return unread(extents, max(0, read))
         growing = any(extent.growing for extent in extents)
-        return unread(extents, self._given - (self._claimed() if growing else 0))
+        return unread(extents, self._given - (self._claimed if growing else 0))
 
     def survey_backlog(self) -> list[Survey]:
         """Ask for what `backlog` has to know: parts that were never asked for, or that grow."""
@@ -252,12 +268,12 @@ class Dispenser:
 
     def finished(self, report: Finished, now_s: float) -> None:
         """A claim is finished."""
-        claim = self._claims[report.reader].pop(0)
+        claim = self._claims[report.reader].popleft()
+        self._claimed -= claim.stop - claim.start
         part = self._numbers[claim.part]
         stop = claim.start + report.rows
-        if self._interleaved and (report.rows or claim.passed is not None):
-            run = Run(claim.first, part, claim.part, claim.start, report.rows, claim.passed or 0)
-            self.runs.append(run)
+        if self._interleaved:
+            self.runs += _runs(claim, report)
         if claim.passed is not None:
             return
         self._given -= claim.stop - stop
@@ -265,14 +281,21 @@ class Dispenser:
             self._next.pop(part, None)
             self._owner.pop(part, None)
             self._looked = False
-        elif stop < claim.stop:
+        elif stop == claim.stop:
+            self._not_before.pop(part, None)
+        else:
             self._next[part] = stop  # nobody has claimed what follows: see `_part_for`
             self._not_before[part] = now_s + NAP_S
         if self._interleaved:
             if part in self._next:
+                self._found[part] = report.rows
                 self._silences.note(part, report.rows, now_s)
             else:
                 self._silences.forget(part)
+                self._extents.pop(part, None)
+                self._latest.pop(part, None)
+                self._found.pop(part, None)
+                self._not_before.pop(part, None)
                 self._notices.append((part, LAST))
         if report.waited_ms is not None:
             self.lag_ms = report.waited_ms
@@ -312,7 +335,7 @@ class Dispenser:
         if self._should_look(now_s):
             self._looks, self._look_s = True, now_s + LOOK_S
             given.append(Survey(self._epoch, self._readers[0], (), look=True))
-        given += self._give_notices(now_s)
+        given += self._give_notices()
         while (claim := self._next_claim(now_s, given)) is not None:
             given.append(claim)
         for reader in self._readers:
@@ -328,10 +351,10 @@ class Dispenser:
             return None
         if self._pace.is_set:
             return now_s + LINGER_S
-        waits = [when for part, when in self._not_before.items() if part in self._next]
+        dry = [(part, when) for part, when in self._not_before.items() if part in self._next]
+        waits = [max(when, self._paused_s) if self._is_done(part) else when for part, when in dry]
         if self._interleaved:
             waits.append(self._look_s)
-        waits += self._silences.wake_s()
         return min((when for when in waits if when > now_s), default=None)
 
     def _grow(self, now_s: float) -> None:
@@ -352,12 +375,12 @@ class Dispenser:
             return True
         return self._pace.is_set or any(part in self._next for part in self._not_before)
 
-    def _give_notices(self, now_s: float) -> list[Claim | Promise | Survey]:
+    def _give_notices(self) -> list[Claim | Promise | Survey]:
         """Let clocks know of parts that have come or ended, or have had no rows for long."""
         if self._stopped or self._closed or self._limit_reached():
             return []
         notices, self._notices = self._notices, []
-        notices += [(part, IDLE) for part in self._silences.due(now_s)]
+        notices += [(part, IDLE) for part in self._silences.take_idle()]
         return [self._notice(part, passed) for part, passed in notices]
 
     def _notice(self, part: int, passed: int) -> Claim:
@@ -384,6 +407,7 @@ class Dispenser:
         """Note that a claim is under way."""
         self._promised[claim.reader] = max(self._promised[claim.reader], claim.free)
         self._claims[claim.reader].append(claim)
+        self._claimed += claim.stop - claim.start
         self._flying[claim.number] = 1
         self._number += 1
 
@@ -431,6 +455,10 @@ class Dispenser:
     def _claim(self, reader: UnitId, part: int, rows: int, now_s: float) -> Claim:
         known = self._extents[part]
         start = self._next.get(part, 0)
+        if self._interleaved and part in self._found:
+            # Numbers that are left over take ranges, and so files, from the replicas of a sink.
+            come = 0 if known.rows is None else known.rows - start
+            rows = min(rows, max(FEW_ROWS, 2 * self._found[part], come))
         if part == self._unopened:
             self._unopened += 1
         if not self._shared(known):
@@ -474,7 +502,7 @@ class Dispenser:
         """No row that a reader may get from now on, after a claim of so many, is before it."""
         rows: list[int] = []
         # A claim may turn out shorter: only what was read for certain brings the limit near.
-        read = self._given - self._claimed() - claiming
+        read = self._given - self._claimed - claiming
         if not self._closed and (self._limit is None or read < self._limit):
             rows = [
                 sequence_number(part, row)
@@ -504,8 +532,7 @@ class Dispenser:
                 continue
             # What was claimed may not be there: only when it is read is it known where to go on.
             endless = known.growing or not self._source.bounded
-            asleep = self._not_before.get(part, now_s) > now_s
-            if endless and (part in taken or asleep):
+            if endless and (part in taken or self._sleeps(part, now_s)):
                 continue
             return part
         # Which rows a limit leaves must not depend on the readers: part after part, then.
@@ -522,9 +549,21 @@ class Dispenser:
             for part in (*new, *self._next)
             if part not in taken
             and self._owner.get(part, reader) == reader
-            and self._not_before.get(part, now_s) <= now_s
+            and not self._sleeps(part, now_s)
         ]
         return min(free, key=lambda part: self._latest.get(part, -1), default=None)
+
+    def _sleeps(self, part: int, now_s: float) -> bool:
+        """Whether a part had no more rows a moment ago."""
+        when = self._not_before.get(part)
+        if when is None:
+            return False
+        return when > now_s or (self._paused_s > now_s and self._is_done(part))
+
+    def _is_done(self, part: int) -> bool:
+        """Whether a part is known to have no more rows for now."""
+        rows = self._extents[part].rows
+        return rows is not None and rows <= self._next[part]
 
     def _shared(self, known: Extent) -> bool:
         """Whether all readers may read a part; otherwise one reader of an epoch reads it.
@@ -547,10 +586,6 @@ class Dispenser:
             if not sure:  # there may be further parts
                 return False
         return self._unopened >= len(self._parts) and not self._next
-
-    def _claimed(self) -> int:
-        """Rows of the claims that readers have not finished."""
-        return sum(c.stop - c.start for claims in self._claims.values() for c in claims)
 
     def _limit_reached(self) -> bool:
         return self._limit is not None and self._given >= self._limit
@@ -582,6 +617,21 @@ class Dispenser:
         if self._limit is not None:
             rows = min(rows, self._limit - self._given)
         return max(rows, 0)
+
+
+def _runs(claim: Claim, report: Finished) -> Iterator[Run]:
+    """Record a claim of an interleaved source: its rows, and the marks before and behind them."""
+    if claim.passed is not None:
+        yield Run(claim.first, claim.lane, claim.part, claim.start, 0, claim.passed)
+        return
+    at, stop = claim.start, claim.start + report.rows
+    for row, passed in (*report.heartbeats, (stop, None)):
+        first = claim.first - claim.start
+        if row > at:
+            yield Run(first + at, claim.lane, claim.part, at, row - at)
+        if passed is not None:
+            yield Run(first + row, claim.lane, claim.part, row, 0, passed)
+        at = row
 
 
 def acknowledge(dispensers: dict[str, Dispenser], acks: Acks) -> None:

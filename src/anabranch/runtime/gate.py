@@ -5,7 +5,9 @@ it (STRETCH §2); ready tuples leave in the order of positions, the others wait.
 out of order between two frontiers; the gate sorts what it releases.
 
 A region that cannot tell the order of its input (`ordered=False`) waits for nothing: it gets what
-is there, each release sorted, though a later one may hold earlier tuples.
+is there, each release sorted, though a later one may hold earlier tuples. Upstream of a clock with
+several replicas, each delivery is released by itself (`in_slices`): it is a run of one source's
+rows, and several together need not be.
 
 STRETCH's elastic gate has six operations (§6.1). `add` and `take` are two of them; `open` announces
 a source and a new gate of the next epoch leaves sources out. Deviation: every reader has a gate of
@@ -18,6 +20,8 @@ from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
+
+import numpy as np
 
 from anabranch.runtime.messages import Chunks
 from anabranch.state.positions import FIRST, LAST, START, Jumbo, Mark, Root, is_end, meet
@@ -44,6 +48,14 @@ class Piece(NamedTuple):
     whole: bool = True
 
 
+class Completion(NamedTuple):
+    """A frontier that completes what was delivered before, and the claims that moved it."""
+
+    frontier: Root
+    born_s: float | None
+    chunks: Chunks
+
+
 class Release(NamedTuple):
     """What a gate releases at once.
 
@@ -52,23 +64,26 @@ class Release(NamedTuple):
         frontier: How far the gate has come with them.
         born_s: When the oldest of the tuples was read; None without tuples.
         chunks: For each delivery that was released to its end, the claims that it stems from.
+        completing: The claims among them that moved a frontier past tuples delivered before.
     """
 
     inputs: list[Jumbo | None]
     frontier: Root
     born_s: float | None
     chunks: list[Chunks]
+    completing: Chunks = frozenset()
 
 
 class Gate:
     """Merges links of one or several input ports."""
 
-    def __init__(self, ports: int, *, ordered: bool = True) -> None:
+    def __init__(self, ports: int, *, ordered: bool = True, in_slices: bool = False) -> None:
         """A gate without links."""
-        self._ordered = ordered
+        self._ordered, self._in_slices = ordered, in_slices
         self._waiting: list[list[Piece]] = [[] for _ in range(ports)]
         self._arrived: deque[int] = deque()  # ports in the order of arrival, where that counts
         self._passed: dict[Hashable, Root] = {}
+        self._completions: list[Completion] = []
         self._frontier = self._released = START
 
     def open(self, link: Hashable) -> None:
@@ -93,6 +108,8 @@ class Gate:
         elif not self._ordered and self._arrived:
             last = self._waiting[self._arrived[-1]]
             last[-1] = last[-1]._replace(promised=self._frontier)
+        if jumbo is None and chunks:
+            self._completions.append(Completion(frontier, born_s, chunks))
 
     def preload(self, port: int, jumbo: Jumbo) -> None:
         """Put back what a gate of an earlier epoch could not release."""
@@ -107,6 +124,11 @@ class Gate:
     def frontier(self) -> Root:
         """What all links have passed."""
         return self._frontier
+
+    @property
+    def released(self) -> Root:
+        """How far the gate has come with what it has released."""
+        return self._released
 
     def has_news(self) -> bool:
         """Whether a release would give tuples or a new frontier."""
@@ -186,7 +208,8 @@ class Gate:
 
     def waiting_chunks(self) -> list[Chunks]:
         """For each delivery that waits, the claims that it stems from."""
-        return [piece.chunks for port in self._waiting for piece in port]
+        waiting = [piece.chunks for port in self._waiting for piece in port]
+        return waiting + [each.chunks for each in self._completions]
 
     def _released_upto(self, frontier: Root) -> Release:
         self._released = frontier
@@ -200,7 +223,7 @@ class Gate:
                 ready.append(pieces)
                 self._waiting[port] = []
         self._arrived.clear()
-        return _release(ready, frontier)
+        return self._release(ready, frontier)
 
     def _next_arrived(self, most_rows: int) -> Release:
         """The next piece in the order of arrival; small ones together."""
@@ -209,7 +232,8 @@ class Gate:
         while self._arrived:
             port = self._arrived[0]
             piece = self._waiting[port][0]
-            if rows and rows + len(piece.jumbo) > most_rows:
+            full = rows > 0 and rows + len(piece.jumbo) > most_rows
+            if full or (self._in_slices and any(ready)):
                 break
             self._arrived.popleft()
             ready[port].append(self._waiting[port].pop(0))
@@ -218,7 +242,22 @@ class Gate:
         if not self._arrived:
             frontier = self._frontier
         self._released = frontier
-        return _release(ready, frontier)
+        return self._release(ready, frontier)
+
+    def _release(self, ready: Sequence[list[Piece]], frontier: Root) -> Release:
+        pieces = [piece for port in ready for piece in port]
+        done = [each for each in self._completions if each.frontier <= frontier]
+        if done:
+            self._completions = [each for each in self._completions if each.frontier > frontier]
+        births = [p.born_s for p in pieces if p.born_s is not None and len(p.jumbo)]
+        births += [each.born_s for each in done if each.born_s is not None]
+        return Release(
+            [_merged([piece.jumbo for piece in port]) for port in ready],
+            frontier,
+            min(births, default=None),
+            [piece.chunks for piece in pieces if piece.whole] + [each.chunks for each in done],
+            frozenset().union(*(each.chunks for each in done)),
+        )
 
     def _good_cut(self, most_rows: int) -> Root:
         """The position up to which a release has about `most_rows` tuples."""
@@ -247,17 +286,6 @@ def last_cut(frontier: Root) -> int:
     that a kernel that sees such a tuple knows that the stream is over.
     """
     return frontier.sub if is_end(frontier) and frontier.sub != FIRST else LAST
-
-
-def _release(ready: Sequence[list[Piece]], frontier: Root) -> Release:
-    pieces = [piece for port in ready for piece in port]
-    births = [p.born_s for p in pieces if p.born_s is not None and len(p.jumbo)]
-    return Release(
-        [_merged([piece.jumbo for piece in port]) for port in ready],
-        frontier,
-        min(births, default=None),
-        [piece.chunks for piece in pieces if piece.whole],
-    )
 
 
 def _merged(jumbos: list[Jumbo]) -> Jumbo | None:
@@ -307,15 +335,13 @@ def _root(jumbo: Jumbo, row: int) -> Root:
 
 
 def split(jumbo: Jumbo, frontier: Root) -> tuple[Jumbo | None, Jumbo | None]:
-    """The part before a frontier and the rest, tuples and marks alike."""
+    """The part of a sorted jumbo tuple before a frontier and the rest, tuples and marks alike."""
     early: tuple[Mark, ...] = tuple(m for m in jumbo.marks if m.root < frontier)
     late: tuple[Mark, ...] = tuple(m for m in jumbo.marks if m.root >= frontier)
-    mask = jumbo.positions.before(frontier)
-    if mask.all() and not late:
+    cut = int(np.count_nonzero(jumbo.positions.before(frontier)))
+    if cut == len(jumbo) and not late:
         return jumbo, None
-    bare = Jumbo(jumbo.batch, jumbo.positions)
-    ready, rest = bare.where(mask), bare.where(~mask)
-    return _marked(ready, early), _marked(rest, late)
+    return _marked(jumbo.slice(0, cut), early), _marked(jumbo.slice(cut, len(jumbo)), late)
 
 
 def _marked(jumbo: Jumbo, marks: tuple[Mark, ...]) -> Jumbo | None:

@@ -16,6 +16,7 @@ from anabranch.graph import Role
 from anabranch.io.source import Source
 from anabranch.planning.regions import RegionKind
 from anabranch.runtime.bucket_loads import BucketLoads
+from anabranch.runtime.clock import ClockUnit
 from anabranch.runtime.layout import Layout, Topology
 from anabranch.runtime.messages import (
     HOME,
@@ -24,6 +25,7 @@ from anabranch.runtime.messages import (
     Begin,
     Chunk,
     Claim,
+    ClockMessage,
     Delivery,
     Done,
     Entered,
@@ -116,7 +118,7 @@ class Host:
             self._begin(message)
             for each in self._take_unannounced():
                 self.receive(each)
-        elif isinstance(message, Delivery | Barrier):
+        elif isinstance(message, Delivery | Barrier | ClockMessage):
             unit = self.units.get(message.link.consumer)
             if unit is None or message.epoch > self._newest:
                 self._unannounced.append(message)
@@ -152,7 +154,7 @@ class Host:
     def _report(self, message: Message) -> None:
         self.outbox.append((HOME, message))
 
-    def _send(self, epoch: int, message: Delivery | Barrier | Handover) -> None:
+    def _send(self, epoch: int, message: Delivery | Barrier | ClockMessage | Handover) -> None:
         target = message.taker if isinstance(message, Handover) else message.link.consumer
         host = self._layouts[epoch].units[target]
         if host == self.number:
@@ -251,7 +253,10 @@ class Host:
         return self._sources[unit]
 
     def _unit(self, unit: UnitId, layout: Layout) -> Unit:
-        sink = self._topology.regions[unit.region].kind is RegionKind.SINK
+        region = self._topology.regions[unit.region]
+        if region.kind is RegionKind.CLOCK:
+            return ClockUnit(unit, layout, self._send)
+        sink = region.kind is RegionKind.SINK
         return Unit(unit, layout, self._site.outflow(unit) if sink else None)
 
     def _finish(self, unit: Unit) -> None:

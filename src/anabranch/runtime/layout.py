@@ -74,6 +74,12 @@ class Entrance:
 INNER = -1
 """The edge between two pipelines of one replica."""
 
+CLOCK = -2
+"""The edge between two replicas of a clock."""
+
+ANYWHERE = (RegionKind.STATELESS, RegionKind.CLOCK)
+"""In regions of these kinds, any replica can process any tuple."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -135,6 +141,19 @@ class Layout:
         return self.plan.region(unit.region)
 
     @cached_property
+    def in_slices(self) -> frozenset[str]:
+        """Clocks of several replicas, and the regions that their tuples come through."""
+        found = {
+            region.name
+            for region in self.topology.regions.values()
+            if region.kind is RegionKind.CLOCK and self.plan.region(region.name).replicas > 1
+        }
+        for edge in reversed(self.topology.edges):
+            if edge.consumer in found:
+                found.add(edge.producer)
+        return frozenset(found)
+
+    @cached_property
     def exits(self) -> dict[UnitId, list[Exit]]:
         """The ways out of each unit."""
         found: dict[UnitId, list[Exit]] = {unit: [] for unit in self.units}
@@ -175,11 +194,11 @@ class Layout:
     ) -> list[list[UnitId]]:
         """By producer, the consumers that may get its tuples.
 
-        Any replica of a stateless region can process any tuple. Where each host has both producers
-        and consumers, tuples stay on their host.
+        Any replica of a stateless region can process any tuple, and any replica of a clock can
+        judge it. Where each host has both producers and consumers, tuples stay on their host.
         """
         everyone = [list(consumers) for _ in producers]
-        if self.topology.regions[edge.consumer].kind is not RegionKind.STATELESS:
+        if self.topology.regions[edge.consumer].kind not in ANYWHERE:
             return everyone
         near = [[c for c in consumers if self.units[c] == self.units[p]] for p in producers]
         if all(near) and {c for each in near for c in each} == set(consumers):

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from anabranch.io.source import Extent, Record
 from anabranch.operators.base import Counters
+from anabranch.operators.timed import Digest, Facts
 from anabranch.planning.plan import Plan
-from anabranch.state.positions import Jumbo, Root
+from anabranch.state.positions import Jumbo, Mark, Root
 
 HOME = 0
 """The host in the caller's process, beside the coordinator."""
@@ -56,7 +57,8 @@ class Delivery(NamedTuple):
         jumbo: The tuples; None where only the frontier is new.
         frontier: No tuple before it will follow on this link.
         born_s: When the oldest of the tuples was read; None without tuples.
-        chunks: The claims that the tuples stem from.
+        chunks: The claims that the tuples stem from. Without tuples, those that moved the frontier
+            past tuples that have been delivered before.
     """
 
     epoch: int
@@ -94,6 +96,79 @@ class Handover(NamedTuple):
     waiting: tuple[Jumbo | None, ...] = ()
     since_s: float = 0.0
     generation: int = 0
+
+
+# Between the replicas of a clock; see `runtime/clock.py`
+
+
+class Progress(NamedTuple):
+    """Reports to the sequencer how far a replica has come.
+
+    Attributes:
+        frontier: No slice that begins before it will follow.
+        over: Whether no slice at all will follow in this epoch.
+    """
+
+    frontier: Root
+    over: bool = False
+
+
+class Announcement(NamedTuple):
+    """Reports to the sequencer that a slice waits to be judged.
+
+    Attributes:
+        number: Identifies the slice among those of its replica.
+        begins: The position of its first tuple or mark.
+        mark: The mark that it is, if it has no tuples: it counts before the tuple that it precedes.
+        digest: What it does to the clock.
+    """
+
+    number: int
+    begins: Root
+    mark: Mark | None
+    digest: Digest
+
+
+class Returned(NamedTuple):
+    """Gives the memory of the clock back to the sequencer, as a slice has left it."""
+
+    memory: Facts
+
+
+class EntryState(NamedTuple):
+    """Lets a replica judge a slice.
+
+    Attributes:
+        number: Which of the replica's slices.
+        facts: What the clock remembers before it, as far as it matters.
+        whole: Whether that is the whole memory, which the sequencer waits to get back.
+    """
+
+    number: int
+    facts: Facts
+    whole: bool
+
+
+class Passed(NamedTuple):
+    """Reports to a replica how far the clock has come.
+
+    Attributes:
+        frontier: Every slice that begins before it has got its entry state.
+        ready: No tuple on time that is judged later is before it.
+        over: Whether no further slice can be judged in this epoch.
+    """
+
+    frontier: Root
+    ready: Root
+    over: bool
+
+
+class ClockMessage(NamedTuple):
+    """A message from one replica of a clock to another."""
+
+    epoch: int
+    link: Link
+    content: Progress | Announcement | Returned | EntryState | Passed
 
 
 # From the coordinator to hosts
@@ -179,6 +254,8 @@ class Finished(NamedTuple):
         rows: How many rows there were.
         part_over: Whether the part has no further rows.
         waited_ms: How long the rows had waited at their origin; None where nobody can say.
+        heartbeats: Those that came without rows: the row of the part before which each stands, and
+            the time.
     """
 
     reader: UnitId
@@ -186,6 +263,7 @@ class Finished(NamedTuple):
     rows: int
     part_over: bool
     waited_ms: float | None = None
+    heartbeats: tuple[tuple[int, int], ...] = ()
 
 
 class Surveyed(NamedTuple):
@@ -236,4 +314,4 @@ class SinkEnded(NamedTuple):
 Report = Finished | Surveyed | Acks | Done | Entered | SinkEnded
 """What a coordinator takes; everything else is for hosts."""
 
-Message = Delivery | Barrier | Handover | Begin | Claim | Promise | Survey | Report
+Message = Delivery | Barrier | ClockMessage | Handover | Begin | Claim | Promise | Survey | Report

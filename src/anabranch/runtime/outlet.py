@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from anabranch.planning.regions import RegionKind
 from anabranch.runtime.bucket_loads import BucketLoads
-from anabranch.runtime.layout import INNER, Exit, Layout
-from anabranch.runtime.messages import Barrier, Chunk, Chunks, Delivery, UnitId
+from anabranch.runtime.layout import ANYWHERE, INNER, Exit, Layout
+from anabranch.runtime.messages import Barrier, Chunk, Chunks, Delivery, Link, UnitId
 from anabranch.runtime.routing import Router
 from anabranch.state.positions import START, Jumbo, Root
 
 Send = Callable[[Delivery | Barrier], None]
+NONE: Chunks = frozenset()
 
 
 class Outlet:
@@ -46,7 +46,7 @@ class Outlet:
     @staticmethod
     def _router(layout: Layout, each: Exit, loads: Mapping[str, BucketLoads]) -> Router | None:
         region = layout.topology.regions[each.region]
-        if each.edge == INNER or region.kind is RegionKind.STATELESS:
+        if each.edge == INNER or region.kind in ANYWHERE:
             return None
         return Router(region, layout.plan.region(each.region), loads.get(each.region))
 
@@ -56,19 +56,28 @@ class Outlet:
         reached: Sequence[Root],
         born_s: float | None,
         chunks: Chunks,
+        completing: Chunks = NONE,
     ) -> None:
-        """Send tuples to their units, and the frontier of each port to all that read it."""
+        """Send tuples to their units, and the frontier of each port to all that read it.
+
+        Args:
+            outputs: The tuples, by port.
+            reached: How far each port has come with them.
+            born_s: When the oldest of what caused them was read.
+            chunks: The claims that the tuples stem from.
+            completing: The claims that moved the frontiers, where tuples before these, sent now or
+                earlier, wait for that; what follows from the frontiers is due to them.
+        """
         for each, router, sent in self._exits:
             jumbo, frontier = outputs[each.out_port], reached[each.out_port]
             shares = self._shares(each, router, jumbo)
             for replica, (link, share) in enumerate(zip(each.links, shares, strict=True)):
                 passed = frontier if router is None else router.frontier(replica, frontier)
                 if share is not None:
-                    for chunk in chunks:
-                        self._acknowledge(chunk, 1)
-                    self._send(Delivery(self._epoch, link, share, passed, born_s, chunks))
-                elif passed != sent[replica]:
-                    self._send(Delivery(self._epoch, link, None, passed))
+                    sent[replica] = sent[replica] if completing else passed
+                    self._deliver(link, share, sent[replica], born_s, chunks)
+                if passed != sent[replica]:
+                    self._deliver(link, None, passed, born_s if completing else None, completing)
                 sent[replica] = passed
 
     def end_epoch(self) -> None:
@@ -76,6 +85,18 @@ class Outlet:
         for each, _, _ in self._exits:
             for link in each.links:
                 self._send(Barrier(self._epoch, link))
+
+    def _deliver(
+        self,
+        link: Link,
+        jumbo: Jumbo | None,
+        passed: Root,
+        born_s: float | None,
+        chunks: Chunks,
+    ) -> None:
+        for chunk in chunks:
+            self._acknowledge(chunk, 1)
+        self._send(Delivery(self._epoch, link, jumbo, passed, born_s, chunks))
 
     def _shares(
         self, each: Exit, router: Router | None, jumbo: Jumbo | None

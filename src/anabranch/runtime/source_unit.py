@@ -42,10 +42,13 @@ class SourceUnit:
         self._outlet, self._report = outlet, report
         self._schema = without_dictionaries(source.schema)
         self._claims: deque[Claim] = deque()
+        self._least: deque[Claim] = deque()  # those that no later claim begins before
         self._surveys: deque[Survey] = deque()
         self._free, self._sent = START, START
         self._dry: dict[str, int] = {}  # by part that had no more rows, its next sequence number
         self._at = 0
+        self._passed: dict[str, int] = {}  # by part, its last heartbeat
+        self._heartbeats: list[tuple[int, int]] = []  # of the claim, those without rows
         self._ended = False
 
     def receive(self, message: Claim | Promise | Survey) -> None:
@@ -57,6 +60,9 @@ class SourceUnit:
             if not self._claims:
                 self._at = message.start
             self._claims.append(message)
+            while self._least and self._least[-1].first > message.first:
+                self._least.pop()
+            self._least.append(message)
             self._dry.pop(message.part, None)
         else:
             self._dry.clear()  # it is sent when the end of every claim is known
@@ -105,45 +111,63 @@ class SourceUnit:
             watch.begin()
         chunk = source.read(claim.part, self._at, claim.stop - self._at)
         jumbo = None
-        if chunk is not None and (chunk.batch.num_rows or chunk.passed is not None):
+        news = chunk is not None and self._is_news(claim.part, chunk.passed)
+        if chunk is not None and (chunk.batch.num_rows or news):
             first = _sequence_number(claim, self._at)
             jumbo = placed(chunk, self._schema, self._rank, first, claim.lane)
+            if chunk.passed is not None and not len(jumbo):
+                self._heartbeats.append((self._at, chunk.passed))
             self._at += len(jumbo)
         if watch is not None:
             watch.read(jumbo)
         over = chunk is None
-        dry = chunk is not None and (chunk.dry or jumbo is None) and self._at < claim.stop
+        nothing = jumbo is None or not len(jumbo)
+        dry = chunk is not None and (chunk.dry or nothing) and self._at < claim.stop
         if not (over or dry or self._at >= claim.stop):
             self._send(jumbo, began_s, chunks)
             return
         rows = self._at - claim.start
         if dry and not source.interleaved:  # whose further rows get further numbers
             self._dry[claim.part] = _sequence_number(claim, self._at)
+        heartbeats, self._heartbeats = tuple(self._heartbeats), []
         self._next_claim()
         self._send(jumbo, began_s, chunks)
         for done in chunks:
             acknowledge(done, -1)
         waited_ms = None if chunk is None else chunk.waited_ms
-        self._report(Finished(self.id, claim.number, rows, over, waited_ms))
+        self._report(Finished(self.id, claim.number, rows, over, waited_ms, heartbeats))
+
+    def _is_news(self, part: str, passed: int | None) -> bool:
+        """Whether a heartbeat says more than those before: silent parts repeat their last one."""
+        if passed is None or passed <= self._passed.get(part, passed - 1):
+            return False
+        self._passed[part] = passed
+        return True
 
     def _notify(self, claim: Claim, acknowledge: Acknowledge) -> None:
         """Tell clocks something about a part."""
         assert claim.passed is not None
         self._next_claim()
-        jumbo, _ = notice(self._schema, self._rank, claim.first, claim.passed, claim.lane)
+        jumbo = notice(self._schema, self._rank, claim.first, claim.passed, claim.lane)
         self._send(jumbo, None, frozenset())
         acknowledge(Chunk(self.id.region, claim.number), -1)
         self._report(Finished(self.id, claim.number, 0, False))
 
     def _next_claim(self) -> None:
-        self._claims.popleft()
+        if self._claims.popleft() is self._least[0]:
+            self._least.popleft()
         self._at = self._claims[0].start if self._claims else 0
 
     def _promise(self) -> Root:
         """No row that this reader reads from now on is before it."""
-        starts = [claim.first for claim in self._claims]
+        starts: list[int] = []
         if self._claims:
-            starts[0] = _sequence_number(self._claims[0], self._at)
+            reading = self._claims[0]
+            starts.append(_sequence_number(reading, self._at))
+            # Of many claims, the least of those after it: notices may come by the thousand.
+            least = self._least
+            at = 1 if least[0] is reading else 0
+            starts += [least[at].first] if at < len(least) else []
         # The coordinator may have given out a claim before it knew that another one was dry.
         starts += self._dry.values()
         return min([self._free, *(numbered(self._rank, start) for start in starts)])

@@ -17,7 +17,15 @@ from anabranch.planning.regions import RegionKind
 from anabranch.runtime.channel import Channel, owned_buckets
 from anabranch.runtime.gate import Gate
 from anabranch.runtime.layout import Layout
-from anabranch.runtime.messages import Barrier, Chunk, Chunks, Delivery, Handover, UnitId
+from anabranch.runtime.messages import (
+    Barrier,
+    Chunk,
+    Chunks,
+    ClockMessage,
+    Delivery,
+    Handover,
+    UnitId,
+)
 from anabranch.runtime.outlet import Outlet
 from anabranch.runtime.routing import Router
 from anabranch.state.positions import Jumbo, Root, is_end
@@ -86,7 +94,7 @@ class Unit:
         self._gate = Gate(self._ports, ordered=self._ordered)
         self._preloaded: list[list[Jumbo]] = [[] for _ in range(self._ports)]
         self.epoch = -1
-        self._early: dict[int, list[Delivery | Barrier]] = {}
+        self._early: dict[int, list[Delivery | Barrier | ClockMessage]] = {}
         self._open: dict[Any, int] = {}
         self._outlet: Outlet | None = None
         self.done = True
@@ -113,7 +121,8 @@ class Unit:
     def enter(self, epoch: int, layout: Layout, outlet: Outlet) -> None:
         """Begin an epoch: all that was handed over has been absorbed."""
         self.epoch, self._layout, self._outlet = epoch, layout, outlet
-        self._gate = Gate(self._ports, ordered=self._ordered)
+        in_slices = self.id.region in layout.in_slices
+        self._gate = Gate(self._ports, ordered=self._ordered, in_slices=in_slices)
         self._open = {each.link: each.port for each in layout.entrances[self.id]}
         for link in self._open:
             self._gate.open(link)
@@ -214,13 +223,13 @@ class Unit:
 
     # Messages
 
-    def receive(self, message: Delivery | Barrier) -> None:
+    def receive(self, message: Delivery | Barrier | ClockMessage) -> None:
         """Take a delivery or a barrier; those of a later epoch wait."""
         if message.epoch != self.epoch:
             self._early.setdefault(message.epoch, []).append(message)
         elif isinstance(message, Barrier):
             del self._open[message.link]
-        else:
+        elif isinstance(message, Delivery):
             self._gate.add(
                 message.link,
                 self._open[message.link],
@@ -266,7 +275,9 @@ class Unit:
         outputs, reached = self.channel.run(0, release.inputs, release.frontier, tap)
         chunks: Chunks = frozenset().union(*release.chunks)
         if self.outflow is None:
-            self._outlet.send(outputs, reached, release.born_s, chunks)
+            # Where order counts, all that is before the frontier goes on with it.
+            completing = frozenset() if self._ordered else release.completing
+            self._outlet.send(outputs, reached, release.born_s, chunks - completing, completing)
         else:
             for jumbo in outputs:
                 if jumbo is not None and len(jumbo):
@@ -300,6 +311,8 @@ def concerns(old: Layout, new: Layout, giver: UnitId, taker: UnitId) -> bool:
         return False
     if region.kind is RegionKind.SINK:
         return regrouped(old, new, name)  # its rows come after those of all that wrote before
+    if region.kind is RegionKind.CLOCK and giver != taker:
+        return taker.replica == 0  # with its memory it gets what the others could not judge
     if before == after and old.units.get(taker) == new.units[taker]:
         return False  # it was there, and keeps what it has
     steps = set(old.steps(giver)) & set(new.steps(taker))

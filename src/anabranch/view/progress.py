@@ -20,10 +20,12 @@ from anabranch.events import (
     Reconfiguration,
     RunEnded,
     RunStarted,
+    Shape,
     StepMetrics,
 )
 from anabranch.planning.plan import Plan
 from anabranch.view.run_state import MINUTE_S, JournalEntry, ReadSpan, RunState
+from anabranch.view.serial_report import serial_line
 from anabranch.view.terminal import on_terminal
 from anabranch.view.text import (
     RECENT,
@@ -92,6 +94,7 @@ class Progress:
             return RunState(
                 self._name,
                 self._started.engine if self._started is not None else None,
+                self._started.shape if self._started is not None else Shape(),
                 self._plan,
                 self._recent[-1] if self._recent else None,
                 recent_rate_per_s(self._recent),
@@ -121,6 +124,8 @@ class Progress:
             ]
         if now.plan is not None:
             lines.append(f"plan     {plan_line(now.plan)}")
+        if (serial := serial_line(now.serial())) is not None:
+            lines.append(f"serial   {serial}")
         lines += [f"last     {entry}" for entry in now.journal[-1:]]
         return "\n".join(lines)
 

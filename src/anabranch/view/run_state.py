@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.events import Decision, Observation, Reconfiguration
+from anabranch.events import Decision, Observation, Reconfiguration, Shape
 from anabranch.planning.plan import Plan
+from anabranch.planning.serial import SerialWork, serial_work
 from anabranch.view.text import moved_line
 
 MINUTE_S = 60.0
@@ -55,6 +56,7 @@ class RunState:
     Attributes:
         name: What runs.
         engine: What runs it; None before it has started.
+        shape: What the flow looks like; empty before it has started.
         plan: The plan in force.
         seen: The newest observation.
         rate_per_s: Rows read a second, lately.
@@ -69,6 +71,7 @@ class RunState:
 
     name: str
     engine: str | None
+    shape: Shape
     plan: Plan | None
     seen: Observation | None
     rate_per_s: float
@@ -99,6 +102,10 @@ class RunState:
         """Busy shares of the sources and pipelines that were seen, by region and steps."""
         return busy_shares(self.seen) if self.seen is not None else {}
 
+    def serial(self) -> SerialWork:
+        """What no plan can divide, with its part of the work that was seen last."""
+        return serial_seen(self.shape, self.seen, self.plan)
+
 
 def busy_shares(seen: Observation) -> dict[Pipeline, float]:
     """How busy each source and pipeline is; a region's busiest one, in its busiest replica.
@@ -128,6 +135,35 @@ def busy_shares(seen: Observation) -> dict[Pipeline, float]:
             busiest = max(own, key=lambda pipeline: shares[pipeline])
             shares[busiest] = max([shares[busiest], *region.replica_busy])
     return shares
+
+
+def serial_seen(shape: Shape, seen: Observation | None, plan: Plan | None) -> SerialWork:
+    """Return what no plan can divide, with its part of the time that all threads worked.
+
+    Example:
+        >>> from anabranch.events import BatchTimes, PipelineMetrics, SourceMetrics, StepShape
+        >>> steps = (StepShape("s", "source", region="s"), StepShape("a", "operator", region="a"))
+        >>> shape = Shape((steps[0], replace(steps[1], serial="is stateful")))
+        >>> times = BatchTimes(1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        >>> busy = (PipelineMetrics("a", ("a",), 0.1, 0.0),)
+        >>> read = (SourceMetrics("s", 5, 5.0, busy_share=0.9),)
+        >>> seen = Observation(1.0, 0, 0, 0, times, 0.0, 0.0, pipelines=busy, sources=read)
+        >>> serial_seen(shape, seen, None).regions
+        (SerialRegion(region='a', why='is stateful', share=0.1),)
+    """
+    return serial_work(shape, None if seen is None else work_seen(seen, plan))
+
+
+def work_seen(seen: Observation, plan: Plan | None) -> dict[tuple[str, ...], float]:
+    """Return how many threads each source and pipeline kept at work, by its steps."""
+    readers = {each.source: each.replicas for each in plan.sources} if plan is not None else {}
+    replicas = {each.region: each.replicas for each in seen.regions}
+    work: dict[tuple[str, ...], float] = {
+        (each.source,): each.busy_share * readers.get(each.source, 1)
+        for each in seen.sources
+        if each.busy_share is not None
+    }
+    return work | {p.steps: p.busy_share * replicas.get(p.region, 1) for p in seen.pipelines}
 
 
 def bottleneck(seen: Observation | None) -> Pipeline | None:

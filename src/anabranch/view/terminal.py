@@ -25,6 +25,7 @@ from anabranch.events import Observation
 from anabranch.planning.plan import RegionPlan, SourcePlan
 from anabranch.view.plan_report import counted
 from anabranch.view.run_state import JournalEntry, Pipeline, RunState, bottleneck, rates, steady
+from anabranch.view.serial_report import serial_line
 from anabranch.view.text import (
     backlog_line,
     bar,
@@ -147,11 +148,11 @@ def frame(now: RunState, size: Size) -> list[Text]:
 
 
 def header(now: RunState, width: int) -> list[Text]:
-    """Where it runs and how fast; what rows have to wait; how many there were."""
+    """Where it runs and how fast; what rows have to wait; how many there were; what is serial."""
     seen = now.seen
     if seen is None:
         return [Text(printable(now.title), style="bold")]
-    lag_ms = known_lag_ms(seen)
+    lag_ms, serial = known_lag_ms(seen), serial_line(now.serial())
     waits = [
         latency_line(seen.latency_p50_ms, seen.latency_p99_ms),
         *([f"lag {milliseconds(lag_ms)}"] if lag_ms is not None else []),
@@ -162,6 +163,7 @@ def header(now: RunState, width: int) -> list[Text]:
         Text(f"latency  {'   '.join(waits)}"),
         Text(f"rows     {now.rows}"),
         Text(printable(work_line(seen)), style="dim"),
+        *([Text(printable(f"serial   {serial}"), style="dim")] if serial is not None else []),
     ]
 
 

@@ -9,6 +9,7 @@ from anabranch.engines.checkpoint.identity import (
     claim,
     describe,
     require_same,
+    require_same_parts,
     settings_of,
     text_of,
 )
@@ -19,6 +20,7 @@ from anabranch.io import collect, memory
 from anabranch.operators.aggregates.functions import count
 from anabranch.operators.aggregates.windows import session, tumbling
 from anabranch.operators.tuple_style.tuples import TupleOperator
+from tests.law.arriving import Arriving
 
 
 def stored(flow: Flow):
@@ -155,3 +157,37 @@ def test_a_damaged_identity_is_named(storage, folder, visits):
     (folder / IDENTITY).write_text('{"crc": "00000000", "content": {}}')
     with pytest.raises(StateError, match=IDENTITY):
         claim(storage, visits())
+
+
+# Sources
+
+
+def test_the_time_after_which_parts_are_idle_may_change():
+    def flow(idle_after: timedelta | None) -> Flow:
+        made, source = Flow("f"), Arriving({"a": []}, memory([{"x": 1}]).schema)
+        made.source("rows", source, idle_after=idle_after).sink("out", collect())
+        return made
+
+    times = [None, timedelta(seconds=1), timedelta(seconds=2)]
+    described = [stored(flow(time)) for time in times]
+    assert described[0] == described[1] == described[2]
+
+
+def test_rows_that_were_numbered_in_another_way_are_refused_by_name(storage):
+    one, several = memory([{"x": 1}]), Arriving({"a": []}, memory([{"x": 1}]).schema)
+    storage.make("")
+    require_same_parts(storage, {"rows": several}, ended=False)
+    require_same_parts(storage, {"rows": several}, ended=False)
+    with pytest.raises(StateError, match="what it was") as caught:
+        require_same_parts(storage, {"rows": one}, ended=False)
+    assert "numbered as they are read" in caught.value.expected
+    assert "one after the other" in caught.value.got
+
+
+def test_a_source_that_becomes_interleaved_is_refused_by_name(storage):
+    one, several = memory([{"x": 1}]), Arriving({"a": []}, memory([{"x": 1}]).schema)
+    storage.make("")
+    require_same_parts(storage, {"rows": one}, ended=False)
+    with pytest.raises(StateError, match="idle_after") as caught:
+        require_same_parts(storage, {"rows": several}, ended=False)
+    assert "one after the other" in caught.value.expected

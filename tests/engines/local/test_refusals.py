@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import anabranch as ab
-from anabranch.errors import EngineError
+from anabranch.errors import BuildError, EngineError
 from anabranch.io import collect, memory
+from anabranch.io.source import Chunk, Extent, Source
 
 
 class Pushed:
@@ -30,6 +32,31 @@ def flow_of(source: Any) -> ab.Flow:
     flow = ab.Flow("refused")
     flow.source("rows", source).sink("out", collect())
     return flow
+
+
+class Streams(Source):
+    """Endless, with so many parts."""
+
+    schema, bounded, order = pa.schema([("x", pa.int64())]), False, "row"
+
+    def __init__(self, parts: int) -> None:
+        self._parts = tuple(map(str, range(parts)))
+
+    def parts(self) -> tuple[str, ...]:
+        return self._parts
+
+    def extent(self, part: str) -> Extent:
+        return Extent(0, growing=True)
+
+    def read(self, part: str, start: int, rows: int) -> Chunk | None:
+        return Chunk(pa.record_batch({"x": []}, self.schema), dry=True)
+
+
+@pytest.mark.parametrize("parts", [0, 2])
+def test_an_endless_source_with_several_parts_must_be_interleaved(parts: int):
+    with pytest.raises(BuildError, match=f"got {parts} parts.*interleaved = True") as refusal:
+        ab.run(flow_of(Streams(parts)), engine="local", seconds=5)
+    assert refusal.value.step == "rows"
 
 
 @pytest.mark.parametrize(

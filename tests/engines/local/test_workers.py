@@ -158,11 +158,10 @@ def test_what_a_step_prints_before_its_worker_dies_arrives(capsys):
 def test_a_worker_that_dies_at_the_end_fails_no_run_whose_rows_are_saved(tmp_path, monkeypatch):
     def killing(self: Mesh, to: Any, message: object, by_value: bool = False) -> None:
         if isinstance(message, Close):
-            [worker] = children(os.getpid())
-            os.kill(worker, signal.SIGKILL)
+            [worker] = shared_crew()._taken
+            os.kill(worker.pid, signal.SIGKILL)
         send_all(self, to, message, by_value)
 
-    shared_crew().close()  # so that there is one worker
     send_all = Mesh.send_all
     monkeypatch.setattr(Mesh, "send_all", killing)
     flow = flow_of(lambda batch: {}, parquet(tmp_path / "out"))

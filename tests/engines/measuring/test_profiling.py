@@ -10,6 +10,7 @@ from anabranch.apps import word_count
 from anabranch.engines.measuring.busy_flows import busy_flow
 from anabranch.engines.measuring.profiling import (
     Stopwatch,
+    cost_us,
     costs_us,
     measure_flow,
     profile_flow,
@@ -19,6 +20,7 @@ from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
 from anabranch.io import collect, generate, memory, parquet
+from anabranch.io.sink import Guarantee, Traits
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, chain, profile_text, read_profile
 
@@ -157,6 +159,48 @@ def test_no_file_of_the_user_is_written(tmp_path):
     profile = profile_flow(site(parquet(out)))
     assert profile.by_name["out"].cost > 0
     assert not out.exists()
+
+
+@pytest.mark.parametrize(("interval_s", "commits"), [(0.0, 12), (0.005, 3), (1.0, 1)])
+def test_a_sink_is_committed_as_seldom_as_engines_do_it(interval_s, commits):
+    versions = []
+
+    class Patient(type(collect())):
+        traits = Traits(Guarantee.TRANSACTIONAL, interval_s=interval_s)
+
+        def rehearsal(self, folder):
+            return self
+
+        def commit(self, version, receipts, stage):
+            versions.append(version)
+
+    flow = Flow("site")
+    flow.source("clicks", clicks()).sink("out", Patient())
+    sample = rehearse(flow, 120, {"clicks": 10}, EvenWatch())["out"]
+    assert versions == list(range(commits))
+    assert sum(spent for _, spent in sample.calls) == (12 + commits) * 1_000_000
+
+
+class GatheringWatch(Stopwatch):
+    """Every fourth call takes a millisecond, as where rows of several are written at once."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def time(self, call):
+        self.calls += 1
+        return call(), 0 if self.calls % 4 else 1_000_000
+
+
+def test_a_sink_that_gathers_rows_costs_what_its_calls_cost_on_average(tmp_path):
+    flow = Flow("site")
+    flow.source("clicks", clicks()).sink("out", parquet(tmp_path / "out"))
+    samples = rehearse(flow, 120, {"clicks": 10}, GatheringWatch())
+    # 12 calls of the reader, one to find the end, 12 of the sink, and its commit: 6 whole fours.
+    spent = {name: sum(spent for _, spent in each.calls) for name, each in samples.items()}
+    assert sum(spent.values()) == 6_000_000
+    assert cost_us(samples["out"]) == pytest.approx(spent["out"] / 1000 / 120)
+    assert cost_us(samples["clicks"]) in (0.0, 100.0)  # the median: one call or the other
 
 
 def test_the_sink_of_a_rehearsal_is_closed():

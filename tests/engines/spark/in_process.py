@@ -114,7 +114,8 @@ class InProcess:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _life(self, wishes: list[Plan]) -> RunResult:
-        program = Program(self._flow, str(self._directory), self._cache)
+        slots = self._rng.choice([None, 1, 2, 3])
+        program = Program(self._flow, str(self._directory), self._cache, slots)
         self._program = pickle.loads(program.packed())  # what workers see
         checkpoint = Checkpoint.open(str(self._directory), self._flow)
         sinks = spark_sinks(program, checkpoint.storage, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ import anabranch as ab
 from anabranch.engines.spark.intake import Intake, Share, shares_from_json, shares_to_json
 from anabranch.engines.spark.task_inputs import Program
 from anabranch.engines.spark.task_report import SourceRead, TaskReport
+from anabranch.errors import BuildError
 from anabranch.flow import Flow
 from anabranch.io.offsets import Cursor, SourceOffsets
 from anabranch.io.source import Chunk, Extent
@@ -174,6 +176,11 @@ def test_the_backlog_counts_what_is_known_to_wait():
 
 def test_the_backlog_of_a_source_of_unknown_size_is_unknown():
     assert Driver(Parts(parts_of(3))).intake.backlog("s0", 0.0) is None
+
+
+def test_an_endless_source_with_several_parts_must_be_interleaved():
+    with pytest.raises(BuildError, match=r"got 2 parts.*interleaved = True"):
+        Driver(Parts(parts_of(1, 1), bounded=False))
 
 
 # Arrival times

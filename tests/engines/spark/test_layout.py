@@ -136,17 +136,31 @@ def test_a_changelog_needs_no_order_in_front_of_its_sink():
 
 
 def test_a_join_of_a_short_and_a_long_way_waits_for_the_long_one():
+    flow = tee()
+    found = layout(flow, Plan.sequential(flow).with_replicas("count", 2).with_replicas("both", 3))
+    stages = {name: stage for name, (stage, _, _) in where(found).items()}
+    assert stages == {"s": 0, "count": 1, "both": 2, "out": 3}
+    short = next(link for link in found.into("both") if link.producer == "s")
+    assert found.stations["both"].stage - found.stations[short.producer].stage > 1
+
+
+def tee() -> Flow:
+    """s → both, and s → count → both; both → out."""
     flow = Flow("tee", buckets=8)
     rows = flow.source("s", ROWS)
     long_way = rows.apply("count", counted).map(
         "back", lambda b: {"v": b["n"]}, out="k: int64, v: int64"
     )
     rows.union("both", long_way).sink("out", ab.collect())
+    return flow
+
+
+def test_a_region_that_joins_one_of_its_producers_gets_the_rest_from_earlier_stages():
+    flow = tee()
     found = layout(flow, Plan.sequential(flow).with_replicas("count", 2).with_replicas("both", 2))
-    stages = {name: stage for name, (stage, _, _) in where(found).items()}
-    assert stages == {"s": 0, "count": 1, "both": 2, "out": 3}
-    short = next(link for link in found.into("both") if link.producer == "s")
-    assert found.stations["both"].stage - found.stations[short.producer].stage > 1
+    assert where(found)["both"] == where(found)["count"] == (1, 0, 2)
+    assert {link.producer: link.local for link in found.into("both")} == {"s": False, "count": True}
+    assert "both" not in joined(found)
 
 
 def test_regions_of_one_stage_have_tasks_of_their_own():
@@ -157,7 +171,7 @@ def test_regions_of_one_stage_have_tasks_of_their_own():
     plan = Plan.sequential(flow).with_replicas("left", 2).with_replicas("right", 3)
     found = layout(flow, plan)
     assert found.tasks == (1, 5, 2)
-    tasks = [found.roots(1, task) for task in range(5)]
+    tasks = [found.hosted(1, task) for task in range(5)]
     assert [(s.region.name, replica) for [(s, replica)] in tasks] == [
         ("left", 0),
         ("left", 1),
@@ -165,7 +179,139 @@ def test_regions_of_one_stage_have_tasks_of_their_own():
         ("right", 1),
         ("right", 2),
     ]
-    assert found.roots(1, 5) == []
+    assert found.hosted(1, 5) == []
+
+
+def three(**replicas: int) -> tuple[Flow, Plan]:
+    """s → a, s → b and s → c: keyed regions of one stage."""
+    flow = Flow("three", buckets=8, order="key")
+    rows = flow.source("s", ROWS)
+    for name in "abc":
+        rows.apply(name, counted).sink(f"out-{name}", ab.collect())
+    return flow, wide(flow, **replicas)
+
+
+@pytest.mark.parametrize(
+    ("slots", "first_tasks"),
+    [(None, [0, 2, 4]), (6, [0, 2, 4]), (5, [0, 2, 0]), (4, [0, 2, 0]), (2, [0, 0, 0])],
+)
+def test_regions_share_tasks_where_those_would_wait_for_each_other(slots, first_tasks):
+    found = layout(*three(a=2, b=2, c=2), slots=slots)
+    assert [found.stations[name].first_task for name in "abc"] == first_tasks
+    assert found.tasks == (1, max(first_tasks) + 2)
+    assert not any(link.local for link in found.links if link.producer == "s")
+
+
+def test_regions_of_fewer_replicas_share_the_tasks_of_one_with_more():
+    found = layout(*three(a=3, b=2, c=2), slots=2)
+    assert [where(found)[name] for name in "abc"] == [(1, 0, 3), (1, 0, 2), (1, 0, 2)]
+    hosted = [[(s.region.name, n) for s, n in found.hosted(1, task)] for task in range(3)]
+    assert hosted[0] == [(name, 0) for name in ("a", "out-a", "b", "out-b", "c", "out-c")]
+    assert hosted[2] == [("a", 2), ("out-a", 2)]
+
+
+def test_a_region_joins_all_of_its_producers_where_they_share_a_task():
+    flow = tee()
+    found = layout(flow, Plan.sequential(flow))
+    assert found.tasks == (1,)
+    assert [station.region.name for station, _ in found.hosted(0, 0)] == [
+        "s",
+        "count",
+        "both",
+        "out",
+    ]
+
+
+def diamond(readers: int) -> tuple[Flow, Plan]:
+    """s → left → both and s → right → both; both → out: all of it as wide as there are readers."""
+    flow = Flow("diamond")
+    rows = flow.source("s", ROWS)
+    left = rows.map("left", lambda b: {}, keeps="*")
+    left.union("both", rows.map("right", lambda b: {}, keeps="*")).sink("out", ab.collect())
+    plan = Plan.sequential(flow).with_source("s", replicas=readers)
+    for name in ("left", "right", "both", "out"):
+        plan = plan.with_replicas(name, readers)
+    return flow, plan
+
+
+def test_two_ways_of_the_rows_of_one_source_meet_in_the_tasks_that_read_them():
+    assert layout(*diamond(3)).tasks == (3,)
+
+
+def two_sources(readers: int) -> tuple[Flow, Plan]:
+    """a and b → both → out."""
+    flow = Flow("two", buckets=8)
+    flow.source("a", ROWS).union("both", flow.source("b", ROWS)).sink("out", ab.collect())
+    plan = Plan.sequential(flow).with_source("a", replicas=readers)
+    return flow, plan.with_source("b", replicas=readers).with_replicas("both", readers)
+
+
+def test_sources_that_one_task_reads_whole_meet_in_it():
+    assert layout(*two_sources(1)).tasks == (1,)
+
+
+def test_slices_of_two_sources_meet_behind_a_shuffle():
+    """No task knows how far the other slices of both sources come."""
+    found = layout(*two_sources(2))
+    assert where(found) == {"a": (0, 0, 2), "b": (0, 2, 2), "both": (1, 0, 2), "out": (2, 0, 1)}
+
+
+def two_keyed(keeps: str = "") -> Flow:
+    """s → one → both and s → other → both; both → last: `one` and `last` are keyed by k."""
+    flow = Flow("keyed", buckets=8)
+    rows = flow.source("s", ROWS)
+    names = ("n",) if keeps else ("k", "n")
+    made = ", ".join(f"{name}: int64" for name in names)
+    other = rows.map("other", lambda b: dict.fromkeys(names, b["k"]), out=made, keeps=keeps or ())
+    both = rows.apply("one", counted).union("both", other)
+    both.apply("last", counted).sink("out", ab.collect())
+    return flow
+
+
+def wide(flow: Flow, **replicas: int) -> Plan:
+    plan = Plan.sequential(flow)
+    for name, number in replicas.items():
+        plan = plan.with_replicas(name, number)
+    return plan
+
+
+def test_a_region_of_the_same_key_and_buckets_runs_where_its_tuples_are_dealt_out_already():
+    """Rows of `other` could be worked on anywhere: they are dealt out by the key of `last`."""
+    flow = two_keyed(keeps="k")
+    found = layout(flow, wide(flow, one=2, other=2, last=2))
+    assert found.tasks == (1, 2, 1)
+    assert {where(found)[name] for name in ("one", "other", "last")} == {(1, 0, 2)}
+    dealt = {link.consumer: found.dealt_for(link).name for link in found.links if not link.local}
+    assert dealt == {"one": "one", "other": "last", "out": "out"}
+
+
+def test_a_key_that_is_not_carried_is_dealt_out_anew():
+    flow = two_keyed()
+    found = layout(flow, wide(flow, one=2, other=2, last=2))
+    assert found.tasks == (1, 4, 2, 1)
+    assert found.dealt_for(found.into("other")[0]).name == "other"
+
+
+def test_other_owners_of_the_buckets_are_dealt_out_anew():
+    flow = two_keyed(keeps="k")
+    plan = wide(flow, one=2, other=2, last=2)
+    swapped = tuple(1 - owner for owner in plan.region("last").bucket_map)
+    assert layout(flow, plan.with_bucket_map("last", swapped)).tasks == (1, 4, 2, 1)
+
+
+def test_another_number_of_replicas_is_dealt_out_anew():
+    flow = two_keyed(keeps="k")
+    assert layout(flow, wide(flow, one=2, other=2, last=3)).tasks == (1, 4, 3, 1)
+
+
+def test_what_only_combines_before_a_deal_runs_where_the_rows_are():
+    flow = Flow("combined", buckets=8)
+    timed = flow.source("s", ROWS).timed("clock", "v")
+    timed.aggregate("sum", key="k", window=ab.tumbling(10), n=ab.count()).sink("out", ab.collect())
+    plan = wide(flow, **{"sum.combine": 2, "sum": 2})
+    found = layout(flow, plan)
+    assert found.tasks == (1, 2, 1)
+    assert "sum.combine" in joined(found)
 
 
 def test_sources_are_side_by_side_in_the_first_stage():

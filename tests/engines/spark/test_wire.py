@@ -75,7 +75,7 @@ def jumbos(draw: st.DrawFn) -> Jumbo:
 def through(jumbo: Jumbo) -> Jumbo:
     """What arrives: packed, made a row, read from the row, unpacked."""
     header, payload = pack(jumbo)
-    sent = wire.WireRow(wire.JUMBO, 2, 5, header, payload).to_arrow(1)
+    sent = wire.to_arrow([(wire.WireRow(wire.JUMBO, 2, 5, header, payload), 1)])
     [row] = wire.rows_of(sent)
     assert (row.kind, row.stage, row.target) == (wire.JUMBO, 2, 5)
     assert sent.column(0).to_pylist() == [1]
@@ -98,6 +98,18 @@ def test_a_run_of_a_larger_batch_arrives_without_the_rest(jumbo, start, length):
     got = through(piece)
     assert got.batch.equals(piece.batch)
     assert got.positions.rows() == piece.positions.rows()
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=5)), min_size=1, max_size=5))
+def test_small_rows_that_share_a_batch_keep_their_targets_and_payloads(sent):
+    rows = [
+        (wire.WireRow(wire.JUMBO, 1, 7, {"number": number}, pa.py_buffer(payload)), target)
+        for number, (target, payload) in enumerate(sent)
+    ]
+    batch = wire.to_arrow(rows)
+    assert batch.column(0).to_pylist() == [target for target, _ in sent]
+    got = [(row.header["number"], row.payload.to_pybytes()) for row in wire.rows_of(batch)]
+    assert got == [(number, payload) for number, (_, payload) in enumerate(sent)]
 
 
 def test_a_slice_does_not_carry_the_bytes_of_its_batch():

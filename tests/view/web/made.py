@@ -109,7 +109,7 @@ def small_shape(names: tuple[str, str, str] = ("words", "count", "out")) -> Shap
     return Shape(
         (
             StepShape(source, "source", region=source),
-            StepShape(count, "operator", "partitioned", ("word",), "count", count, True),
+            StepShape(count, "operator", "partitioned", ("word",), "count", count),
             StepShape(sink, "sink", region=sink),
         ),
         (StreamShape(source, "out", count), StreamShape(count, "out", sink)),

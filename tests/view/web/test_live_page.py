@@ -133,7 +133,7 @@ def test_a_bad_change_by_hand_is_refused_with_the_reason(live, opened):
     page.page.fill("#replicas", "2")
     page.page.click("#replicas-form button")
     page.until("document.querySelector('#answer').textContent.startsWith('Refused: ')")
-    assert "expected one replica of a sink region, got 2" in page.text("#answer")
+    assert "expected one replica, as it takes a changelog, got 2" in page.text("#answer")
     assert run.plan.region("out").replicas == 1
 
 

@@ -285,7 +285,10 @@ def running():
 
 
 BAD = {
-    "replicas of a sink": ({"region": "out", "replicas": 2}, "one replica of a sink region"),
+    "replicas of a sink": (
+        {"region": "out", "replicas": 2},
+        "one replica, as it takes a changelog",
+    ),
     "none at all": ({"region": "count", "replicas": 0}, "at least one replica"),
     "a million": ({"region": "count", "replicas": 10**6}, "replicas by hand"),
     "half a one": ({"region": "count", "replicas": 1.5}, "a whole number"),

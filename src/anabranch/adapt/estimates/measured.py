@@ -14,7 +14,7 @@ from math import inf
 from anabranch.adapt.history import History
 from anabranch.graph import Role, StateKind
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, StreamProfile
-from anabranch.planning.regions import RegionKind, written_by_workers
+from anabranch.planning.regions import RegionKind
 
 UNIT = "us"
 
@@ -31,7 +31,7 @@ def measured_profile(seen: History) -> Profile | None:
             if region.kind is RegionKind.SOURCE:
                 share = read[name] / total
                 cost = _source_cost_us(seen, name, read[name])
-                state = StateKind.STATELESS if region.replicable else StateKind.STATEFUL
+                state = StateKind.STATELESS if region.serial is None else StateKind.STATEFUL
                 operators.append(OperatorProfile(name, cost, 1.0, state, rate=share))
                 continue
             operators.append(_operator(seen, name))
@@ -84,9 +84,8 @@ def _operator(seen: History, name: str) -> OperatorProfile:
 
 def _state_of_sink(seen: History, name: str) -> StateKind:
     """Replicas of a sink share nothing: each writes other positions."""
-    region = next(r for r in seen.topology.regions if r.name == name)
-    shared = written_by_workers(seen.topology.flow, region)
-    return StateKind.STATELESS if shared else StateKind.STATEFUL
+    serial = seen.topology.region(name).serial
+    return StateKind.STATELESS if serial is None else StateKind.STATEFUL
 
 
 def _selectivity(seen: History, producer: str, consumer: str) -> float:

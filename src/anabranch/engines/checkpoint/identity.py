@@ -22,7 +22,7 @@ from anabranch.engines.checkpoint.storage import PENDING, Storage
 from anabranch.errors import About, StateError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role, Step, StreamType
-from anabranch.io.source import Source
+from anabranch.io.source import IdleAfter, Source
 from anabranch.operators.base import KernelContext, Operator
 
 IDENTITY = "anabranch.json"
@@ -116,10 +116,11 @@ def _described(step: Step, context: KernelContext) -> dict[str, Any]:
     operates = step.role is Role.OPERATOR
     body = step.body if operates else getattr(step.body, step.role.value)
     state = getattr(body, "state", None) if operates else None
+    kind = body.kind if isinstance(body, IdleAfter) else type(body).__name__
     return {
         "name": step.name,
         "role": step.role.value,
-        "kind": type(body).__name__,
+        "kind": kind,
         "state": state.value if state else None,
         "key": list(body.key) if operates else [],
         "own buckets": body.own_buckets if operates else None,
@@ -269,6 +270,14 @@ def require_same_parts(storage: Storage, sources: Mapping[str, Source], *, ended
     before = now if data is None else unseal(data, storage.named(PARTS))
     for name, parts in now.items():
         known = before.get(name, [])
+        if (known == [INTERLEAVED]) != (parts == [INTERLEAVED]):
+            raise StateError(
+                name,
+                _order_of(known),
+                _order_of(parts),
+                "let the source be what it was (with `idle_after`, any source is interleaved), or "
+                "start afresh in a new checkpoint directory",
+            )
         if parts[: len(known)] != known:
             shifted = next(n for n, part in enumerate(known) if parts[n : n + 1] != [part])
             found = repr(parts[shifted]) if shifted < len(parts) else "nothing"
@@ -288,3 +297,10 @@ def require_same_parts(storage: Storage, sources: Mapping[str, Source], *, ended
             )
     if data is None or before != now:
         storage.write(PARTS, seal(now), durable=True)
+
+
+def _order_of(parts: list[str]) -> str:
+    """Say how rows are numbered."""
+    if parts == [INTERLEAVED]:
+        return "an interleaved source, whose rows are numbered as they are read"
+    return "a source whose parts are read one after the other"

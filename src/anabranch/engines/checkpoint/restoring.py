@@ -55,7 +55,8 @@ def files_of(files: Chain, region: str) -> Chain:
 
 def buckets_of(channel: Channel) -> tuple[int, ...]:
     """The buckets of a replica; a region that has none at all says 0."""
-    return channel.buckets if channel.region.mapped else (0,)
+    several = channel.region.mapped or channel.region.kind is RegionKind.CLOCK
+    return channel.buckets if several else (0,)
 
 
 def restore(

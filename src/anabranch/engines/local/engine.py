@@ -28,6 +28,7 @@ from anabranch.errors import EngineError, Subject, in_words
 from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
 from anabranch.flow import Flow
 from anabranch.graph import Role
+from anabranch.io.source import require_one_part
 from anabranch.planning.flow_problem import FlowModel
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.model import Model
@@ -428,6 +429,7 @@ def refuse_what_it_cannot(flow: Flow, options: Options) -> None:
                 f"{source!r}, whose rows Spark brings",
                 "run with engine='spark'",
             )
+        require_one_part(name, source)
     for name, sink in flow.sinks().items():
         if sink.traits.dataframes:
             raise EngineError(

@@ -347,7 +347,9 @@ class Session:
             self.profiler.forget_counters(message.unit)
         self.coordinator.receive(message, now_s)
         if isinstance(message, Finished) and self._checkpoint is None:  # nothing is read again
-            self.coordinator.sources[message.reader.region].forget_arrivals()
+            source = self.coordinator.sources[message.reader.region]
+            source.forget_runs()
+            source.forget_arrivals()
 
     def _is_progress(self, message: Report) -> bool:
         """Whether a report shows that sources that are held up may go on by themselves.
@@ -435,6 +437,8 @@ class Session:
         """Whether all that could be read is visible; None while that is being found out."""
         sources = self.coordinator.sources.values()
         now_s = time.monotonic()
+        for source in sources:
+            source.pause(now_s)
         if not self._surveying:
             self._surveying = True
             self._ask_sources([survey for source in sources for survey in source.survey_all()])

@@ -138,7 +138,7 @@ class SparkEngine:
         require_workers(self._spark.sparkContext)
         self._temporary = mkdtemp(prefix="anabranch-") if options.checkpoint is None else None
         location = absolute(options.checkpoint or self._temporary or "")
-        self._program = Program(self._flow, location, location)
+        self._program = Program(self._flow, location, location, self.cores)
         packed = self._program.packed()
         self._pushed = bool(dataframe_sources(self._program))
         require_one_order(self._program)

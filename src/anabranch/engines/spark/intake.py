@@ -14,7 +14,7 @@ from anabranch.engines.spark.task_report import TaskReport
 from anabranch.errors import EngineError
 from anabranch.io.interleaving import Arrived, Silences, names_of, take_arrived
 from anabranch.io.offsets import Cursor, Run, SourceOffsets
-from anabranch.io.source import Record, Source, unread
+from anabranch.io.source import Record, Source, require_one_part, unread
 from anabranch.io.splits import Slice, take
 from anabranch.planning.plan import Plan
 
@@ -50,6 +50,8 @@ class Intake:
     def __init__(self, program: Program, limit_rows: int | None = None) -> None:
         self._program, self._limit = program, limit_rows
         self._sources = program.sources
+        for name, source in self._sources.items():
+            require_one_part(name, source)
         pushed = [n for n, source in self._sources.items() if source.pushed]
         self.pushed = bool(pushed)
         if pushed and limit_rows is not None:
@@ -154,7 +156,7 @@ class Intake:
             stop = source.extent(part).rows if piece.rows is None else piece.start + piece.rows
             record = {**record, **arrivals.stamp(part, piece.start, stop or piece.start, last)}
         if share.arrived is not None:
-            for run in share.arrived.after.runs:
+            for run in (each for each in share.arrived.after.runs if each.rows):
                 record = {
                     **record,
                     **arrivals.stamp(run.part, run.start, run.start + run.rows, last),
@@ -194,9 +196,7 @@ class Intake:
         if source.interleaved:
             budget = budget if left is None else min(budget, left)
             silences = self._silences[name]
-            arrived = take_arrived(source, offsets, budget, readers, silences.due(elapsed_s))
-            for part, row in arrived.after.open.items():
-                silences.note(part, row - offsets.open.get(part, 0), elapsed_s)
+            arrived = take_arrived(source, offsets, budget, readers, silences, elapsed_s)
             over = arrived.after.over or (left is not None and arrived.rows >= left)
             nothing = not (any(arrived.runs) or over)
             return None if nothing else Share([[] for _ in range(readers)], over, arrived=arrived)

@@ -2,7 +2,23 @@
 
 A stage is a wave of tasks behind a shuffle. A region opens a stage only where its tuples have to be
 dealt out anew; where every tuple would stay in the task that made it, the region *joins* that task
-and no shuffle is paid. So the plan with one replica of everything is one task per source chain.
+and no shuffle is paid. So the plan with one replica of everything is one task.
+
+Tuples stay where they are made
+- if their region has one replica, and so have those that they come from: these share a task;
+- if the region keeps no state, and has as many replicas as its producer; a region that only
+  combines before a deal does so wherever the tuples are;
+- if the region is partitioned by the key by which they were dealt out already, into as many
+  replicas with the same buckets. A region without state, whose tuples have to be dealt out in any
+  case, is dealt out by the key of the region downstream, if it carries that key unchanged;
+- if their sink need not restore order, or each task writes a run of the rows of one source.
+
+A region that several streams enter joins the latest of its producers; streams that come from
+earlier stages are dealt out to it there. Producers of one stage and width share tasks where that
+lets a region join them: then their work is done in turn, but none of their tuples passes a shuffle.
+
+Each task costs something to launch. So a stage has no more of them than Spark runs at once, unless
+one region has more replicas; further regions share tasks, whose replicas work in turn.
 
 A sink that joined readers knows only how far its own reader has come. While tuples wait at its
 gates, because another engine has read them ahead, it is a stage of its own.
@@ -10,12 +26,14 @@ gates, because another engine has read them ahead, it is a stage of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import inf
 
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import (
+    Edge,
     Region,
     RegionKind,
     needs_order,
@@ -58,20 +76,25 @@ class RegionStage:
         stage: Number of the stage, from 0.
         first_task: Task of replica 0; the others follow.
         replicas: How many tasks it runs in.
-        joined: Whether it runs in its producer's tasks.
+        group: Number of the regions that hand on tuples within their tasks; others share tasks only
+            because there are no more of them.
+        joined: Whether it gets everything from regions in the same tasks.
         sliced: Whether its tasks read slices of one sequence, so that the furthest of them says how
             far it has come.
         pushed: Whether it works on the partitions of a streaming DataFrame, in further tasks whose
             number is Spark's.
+        dealt_for: The region by whose key and buckets its tuples are dealt out.
     """
 
     region: Region
     stage: int
     first_task: int
     replicas: int
+    group: int
     joined: bool
     sliced: bool
     pushed: bool
+    dealt_for: str
 
 
 @dataclass(frozen=True)
@@ -95,22 +118,34 @@ class StageLayout:
         """Links that enter a region."""
         return [link for link in self.links if link.consumer == region]
 
-    def roots(self, stage: int, task: int) -> list[tuple[RegionStage, int]]:
-        """The stations that a task begins with, and the number of the replica: one, as it is."""
+    def dealt_for(self, link: Link) -> Region:
+        """The region by whose key and buckets the tuples of a link are dealt out."""
+        return self.stations[self.stations[link.consumer].dealt_for].region
+
+    def hosted(self, stage: int, task: int) -> list[tuple[RegionStage, int]]:
+        """The stations of a task, in the order of the stream, and the number of the replica."""
         return [
             (s, task - s.first_task)
             for s in self.stations.values()
-            if s.stage == stage and not s.joined and 0 <= task - s.first_task < s.replicas
+            if s.stage == stage and 0 <= task - s.first_task < s.replicas
         ]
 
+    def grouped_with(self, region: str) -> list[RegionStage]:
+        """The stations of a region's group, in the order of the stream."""
+        own = self.stations[region]
+        return [s for s in self.stations.values() if s.group == own.group]
 
-def layout(flow: Flow, plan: Plan, waiting: Collection[str] = ()) -> StageLayout:
+
+def layout(
+    flow: Flow, plan: Plan, waiting: Collection[str] = (), slots: int | None = None
+) -> StageLayout:
     """Lay a plan out over stages and tasks.
 
     Args:
         flow: The application.
         plan: The plan.
         waiting: Regions at whose gates tuples wait; they join no other.
+        slots: Tasks that Spark runs at once; None for any number.
 
     Example:
         >>> from anabranch.apps import word_count
@@ -121,57 +156,212 @@ def layout(flow: Flow, plan: Plan, waiting: Collection[str] = ()) -> StageLayout
         >>> layout(flow, plan.with_replicas("count", 3)).tasks
         (1, 3)
     """
-    found = regions(flow)
-    edges, sources = region_edges(flow, found), flow.sources()
-    stations: dict[str, RegionStage] = {}
-    links: list[Link] = []
-    tasks: list[int] = []
-    for region in found:
-        entering = [
-            (edge.number, stations[edge.producer], edge.out_port, edge.in_port)
-            for edge in edges
-            if edge.consumer == region.name
-        ]
-        replicas = (
-            plan.source(region.name).replicas
-            if region.kind is RegionKind.SOURCE
-            else plan.region(region.name).replicas
+    found = _Layout(flow, plan, waiting)
+    for region in regions(flow):
+        found.place(region)
+    return found.numbered(slots)
+
+
+@dataclass(eq=False)
+class _Tasks:
+    """As many tasks of a stage as each of their regions has replicas."""
+
+    stage: int
+    width: int
+    pushed: bool = False
+
+
+@dataclass(eq=False)
+class _Placed:
+    """A region, its tasks, and the region by whose key its tuples are dealt out."""
+
+    region: Region
+    tasks: _Tasks
+    joined: bool
+    dealt_for: Region
+
+    @property
+    def anyhow(self) -> bool:
+        """Whether any of its replicas may get any of its tuples."""
+        return self.dealt_for.kind is RegionKind.STATELESS
+
+
+class _Layout:
+    """Places one region after another, upstream first."""
+
+    def __init__(self, flow: Flow, plan: Plan, waiting: Collection[str]) -> None:
+        self._flow, self._plan, self._waiting = flow, plan, waiting
+        self._edges = region_edges(flow, regions(flow))
+        self._placed: dict[str, _Placed] = {}
+
+    def place(self, region: Region) -> None:
+        """Let a region join the tasks of its producers, or open tasks in a later stage."""
+        entering = self._into(region)
+        tasks = self._tasks_to_join(region, entering)
+        if tasks is None:
+            tasks = self._new_tasks(region, entering)
+        joined = bool(entering) and all(self._maker(edge).tasks is tasks for edge in entering)
+        self._placed[region.name] = _Placed(region, tasks, joined, region)
+
+    def numbered(self, slots: int | None) -> StageLayout:
+        """Number the tasks of each stage; those that are too many for the slots share numbers."""
+        placed = self._placed.values()
+        groups = list(dict.fromkeys(each.tasks for each in placed))
+        first: dict[_Tasks, int] = {}
+        widths: list[int] = []
+        for stage in range(1 + max(group.stage for group in groups)):
+            here = [group for group in groups if group.stage == stage]
+            first |= _first_tasks(here, slots)
+            widths.append(max(first[group] + group.width for group in here))
+        stations = {
+            each.region.name: RegionStage(
+                each.region,
+                each.tasks.stage,
+                first[each.tasks],
+                each.tasks.width,
+                groups.index(each.tasks),
+                each.joined,
+                each.tasks.stage == 0,
+                each.tasks.pushed,
+                each.dealt_for.name,
+            )
+            for each in placed
+        }
+        links = (self._link(edge) for edge in self._edges)
+        return StageLayout(stations, tuple(links), tuple(widths))
+
+    def _link(self, edge: Edge) -> Link:
+        local = self._maker(edge).tasks is self._placed[edge.consumer].tasks
+        ends = edge.producer, edge.out_port, edge.consumer, edge.in_port
+        return Link(edge.number, *ends, local)
+
+    def _into(self, region: Region) -> list[Edge]:
+        return [edge for edge in self._edges if edge.consumer == region.name]
+
+    def _maker(self, edge: Edge) -> _Placed:
+        return self._placed[edge.producer]
+
+    def _new_tasks(self, region: Region, entering: Sequence[Edge]) -> _Tasks:
+        if region.kind is RegionKind.SOURCE:
+            pushed = self._flow.sources()[region.name].pushed
+            return _Tasks(0, 1 if pushed else self._plan.source(region.name).replicas, pushed)
+        stage = max(self._maker(edge).tasks.stage for edge in entering) + 1
+        return _Tasks(stage, self._replicas(region))
+
+    def _replicas(self, region: Region) -> int:
+        """Return how many replicas get tuples; the others of a clock have nothing to judge."""
+        if region.kind is RegionKind.CLOCK:
+            return 1  # the sequencer would have to answer while the batch runs
+        return self._plan.region(region.name).replicas
+
+    def _tasks_to_join(self, region: Region, entering: Sequence[Edge]) -> _Tasks | None:
+        """The tasks of the latest producers, which share them from now on; None if it cannot be."""
+        if not entering or region.name in self._waiting:
+            return None
+        last = max(self._maker(edge).tasks.stage for edge in entering)
+        late = [edge for edge in entering if self._maker(edge).tasks.stage == last]
+        first, *others = dict.fromkeys(self._maker(edge).tasks for edge in late)
+        if not all(_may_share(first, other) for other in others):
+            return None
+        if not all(self._stays(region, edge) for edge in late):
+            return None
+        if region.kind is RegionKind.PARTITIONED:
+            for dealt in (each for edge in late for each in self._dealt(edge, region.key) or ()):
+                dealt.dealt_for = region if dealt.anyhow else dealt.dealt_for
+        for each in self._placed.values():
+            each.tasks = first if each.tasks in others else each.tasks
+        return first
+
+    def _stays(self, region: Region, edge: Edge) -> bool:
+        """Whether every tuple of a stream may be worked on in the task that made it."""
+        tasks, replicas = self._maker(edge).tasks, self._replicas(region)
+        if region.kind is RegionKind.STATELESS:
+            return tasks.pushed or tasks.width == replicas or self._only_combines(region)
+        if region.kind is RegionKind.SINK and not needs_order(self._flow, region):
+            return True
+        if tasks.pushed or tasks.width != replicas:
+            return False
+        if replicas == 1:
+            return True
+        if region.kind is RegionKind.SINK:
+            # Each task reads a run of the source's rows, and what it makes of them is a run, too.
+            return tasks.stage == 0
+        return region.kind is RegionKind.PARTITIONED and self._is_dealt_for(region, edge)
+
+    def _only_combines(self, region: Region) -> bool:
+        return all(self._flow.graph.steps[step].body.before_shuffle for step in region.steps)
+
+    def _is_dealt_for(self, region: Region, edge: Edge) -> bool:
+        """Whether the tuples of a stream are, or may be, dealt out as a partitioned region asks."""
+        dealt = self._dealt(edge, region.key)
+        if dealt is None:
+            return False
+        owners = self._plan.region(region.name).bucket_map
+        return all(
+            each.anyhow
+            or (
+                each.dealt_for.key == region.key
+                and self._plan.region(each.dealt_for.name).bucket_map == owners
+            )
+            for each in dealt
         )
-        producers = [producer for _, producer, _, _ in entering]
-        alone = region.name in waiting or len(producers) != 1
-        joined = not alone and _stays(flow, region, replicas, producers[0])
-        if joined:
-            home = producers[0]
-            station = replace(home, region=region, joined=True)
-        else:
-            stage = max((p.stage + 1 for p in producers), default=0)
-            tasks += [0] * (stage + 1 - len(tasks))
-            reads = region.kind is RegionKind.SOURCE
-            pushed = reads and sources[region.name].pushed
-            replicas = 1 if pushed else replicas
-            station = RegionStage(region, stage, tasks[stage], replicas, False, reads, pushed)
-            tasks[stage] += replicas
-        stations[region.name] = station
-        links += [
-            Link(number, producer.region.name, out_port, region.name, in_port, joined)
-            for number, producer, out_port, in_port in entering
-        ]
-    return StageLayout(stations, tuple(sorted(links, key=lambda link: link.number)), tuple(tasks))
+
+    def _dealt(self, edge: Edge, key: tuple[str, ...]) -> list[_Placed] | None:
+        """The regions whose deals brought the tuples of a stream to their tasks.
+
+        None if a key is not carried unchanged from there.
+        """
+        maker = self._maker(edge)
+        kept = edge.out_port == 0 and self._carries(maker.region, key)
+        if not kept or maker.region.kind not in (RegionKind.PARTITIONED, RegionKind.STATELESS):
+            return None
+        entering = self._into(maker.region)
+        stayed = [each for each in entering if self._maker(each).tasks is maker.tasks]
+        if not stayed or maker.region.kind is RegionKind.PARTITIONED:
+            return [maker]
+        if len(stayed) < len(entering):
+            return None
+        found: list[_Placed] = []
+        for each in stayed:
+            more = self._dealt(each, key)
+            if more is None:
+                return None
+            found += more
+        return found
+
+    def _carries(self, region: Region, key: tuple[str, ...]) -> bool:
+        """Whether a key passes unchanged from all inputs of a region to its first output."""
+        if region.kind is RegionKind.SOURCE:
+            return False
+        types = self._flow.resolve().types
+        for name in region.steps:
+            step = self._flow.graph.steps[name]
+            inputs = [types[given].schema for given in step.inputs if given is not None]
+            if not all(set(key) <= set(schema.names) for schema in inputs):
+                return False
+            if not set(key) <= step.body.keeps(inputs[0]):
+                return False
+        return True
 
 
-def _stays(flow: Flow, region: Region, replicas: int, producer: RegionStage) -> bool:
-    """Whether every tuple may be worked on in the task that made it."""
-    if producer.pushed and region.kind is RegionKind.STATELESS:
-        return True
-    if not producer.pushed and producer.replicas == 1 and replicas == 1:
-        return True
-    if region.kind is RegionKind.STATELESS:
-        return replicas == producer.replicas
-    if region.kind is not RegionKind.SINK:
-        return False
-    # Each task reads a run of the source's rows, and what it makes of them is a run as well.
-    runs = producer.sliced and not producer.pushed and replicas == producer.replicas
-    return runs or not needs_order(flow, region)
+def _first_tasks(groups: Sequence[_Tasks], slots: int | None) -> dict[_Tasks, int]:
+    """By group of a stage, its first task: one after another, as far as slots go, and again."""
+    last = max(slots or inf, *(group.width for group in groups))
+    first: dict[_Tasks, int] = {}
+    following = 0
+    for group in groups:
+        first[group] = following if following + group.width <= last else 0
+        following = first[group] + group.width
+    return first
+
+
+def _may_share(tasks: _Tasks, other: _Tasks) -> bool:
+    """Whether the work of two groups of tasks may be done by one.
+
+    Readers of several sources say how far each has come only where one task has read them whole.
+    """
+    whole = tasks.stage > 0 or (tasks.width == 1 and not tasks.pushed and not other.pushed)
+    return tasks.width == other.width and whole
 
 
 def with_ranges(flow: Flow, plan: Plan) -> Plan:

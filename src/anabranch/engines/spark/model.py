@@ -8,7 +8,7 @@ one pays its fixed cost less often, and makes everybody wait longer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import ceil
 
@@ -143,6 +143,8 @@ def _pipelines(region: Region, plan: Plan) -> Iterator[Plan]:
 
 def _with_width(plan: Plan, region: Region, width: int) -> Plan | None:
     """A plan with so many replicas of a region; None where there cannot be as many."""
+    if width > 1 and region.kind is RegionKind.CLOCK:
+        return None
     if width > 1 and (not region.replicable or (region.mapped and width > region.buckets)):
         return None
     if region.kind is RegionKind.SOURCE:
@@ -180,7 +182,8 @@ def predicted_batch_s(
     jumbo_rows: int = SCAN_ROWS,
 ) -> float:
     """Seconds of a micro-batch of so many rows, read in jumbo tuples of at most `jumbo_rows`."""
-    return batch_s(costs, stages_of(flow, plan, profile, costs, rows, jumbo_rows), slots)
+    stages = stages_of(flow, plan, profile, costs, rows, jumbo_rows, slots.tasks)
+    return batch_s(costs, stages, slots)
 
 
 def stages_of(
@@ -190,9 +193,10 @@ def stages_of(
     costs: SparkCosts,
     rows: int,
     jumbo_rows: int = SCAN_ROWS,
+    slots: int | None = None,
 ) -> list[list[Task]]:
     """The tasks of every stage, with their work."""
-    return _Stages(flow, plan, profile, costs, rows, jumbo_rows).stages()
+    return _Stages(flow, plan, profile, costs, rows, jumbo_rows, slots).stages()
 
 
 class _Stages:
@@ -204,14 +208,16 @@ class _Stages:
         costs: SparkCosts,
         rows: int,
         jumbo_rows: int,
+        slots: int | None,
     ) -> None:
         self._flow, self._plan, self._profile, self._costs = flow, plan, profile, costs
-        self._layout: StageLayout = layout(flow, plan)
+        self._layout: StageLayout = layout(flow, plan, slots=slots)
         self._contexts = flow.contexts()
         self._unit_s = NANOSECONDS[profile.unit or "ns"] / 1e9
         self._home = {step: s for s in self._layout.stations.values() for step in s.region.steps}
         self._staged = {name for name, sink in flow.sinks().items() if sink.traits.staged}
         self._into: dict[str, float] = {}
+        self._over: dict[tuple[str, str], float] = {}
         self._count(rows)
         readers = max((source.replicas for source in plan.sources), default=1)
         self._jumbos = ceil(rows / readers / jumbo_rows) * readers
@@ -224,10 +230,11 @@ class _Stages:
             if not streams:
                 self._into[name] = rows * operator.rate
                 continue
-            self._into[name] = sum(
-                self._told(s.producer, name, self._into[s.producer] * s.selectivity)
-                for s in streams
-            )
+            self._into[name] = 0.0
+            for s in streams:
+                told = self._told(s.producer, name, self._into[s.producer] * s.selectivity)
+                self._over[s.producer, name] = self._over.get((s.producer, name), 0.0) + told
+                self._into[name] += told
 
     def _told(self, producer: str, consumer: str, tuples: float) -> float:
         """What a step passes on, once tuples of one key are merged into one."""
@@ -246,13 +253,13 @@ class _Stages:
         """Stage by stage, its tasks in order."""
         found: list[list[Task]] = []
         for stage, width in enumerate(self._layout.tasks):
-            roots = (self._layout.roots(stage, task)[0] for task in range(width))
-            found.append([self._task(station, replica) for station, replica in roots])
+            found.append([self._task(self._layout.hosted(stage, task)) for task in range(width)])
         return found
 
-    def _task(self, root: RegionStage, replica: int) -> Task:
+    def _task(self, hosted: Sequence[tuple[RegionStage, int]]) -> Task:
         phases: list[TaskPhase] = []
-        for station in self._family(root):
+        shuffled = shuffled_bytes = 0.0
+        for station, replica in hosted:
             share = self._share(station, replica)
             threads = tuple(self._pipeline_s(p) * share for p in self._pipelines(station))
             streams_on = station.joined and station.region.kind is RegionKind.STATELESS
@@ -260,11 +267,21 @@ class _Stages:
                 first, *others = phases.pop().threads
                 threads = (first + threads[0], *others, *threads[1:])
             phases.append(TaskPhase(threads, self._jumbos_of(station, share)))
-        entry = root.region.steps[0]
-        shuffled = 0.0
-        if root.region.kind is not RegionKind.SOURCE:
-            shuffled = self._into[entry] * self._share(root, replica)
-        return Task(tuple(phases), shuffled, self._profile.by_name[entry].tuple_bytes)
+            came = self._dealt_to(station) * share
+            shuffled += came
+            shuffled_bytes += came * self._profile.by_name[station.region.steps[0]].tuple_bytes
+        return Task(tuple(phases), shuffled, shuffled_bytes / shuffled if shuffled else 0.0)
+
+    def _dealt_to(self, station: RegionStage) -> float:
+        """Tuples that come to a station from other tasks."""
+        entry = station.region.steps[0]
+        stations = self._layout.stations
+        ends = {
+            stations[link.producer].region.steps[-1]
+            for link in self._layout.into(station.region.name)
+            if not link.local
+        }
+        return sum(self._over.get((end, entry), 0.0) for end in ends)
 
     def _jumbos_of(self, station: RegionStage, share: float) -> float:
         """Jumbo tuples that a replica works on, one after another.
@@ -275,11 +292,6 @@ class _Stages:
         if station.region.kind in (RegionKind.SOURCE, RegionKind.STATELESS):
             return self._jumbos / station.replicas
         return ceil(self._into[station.region.steps[0]] * share / RUN_ROWS)
-
-    def _family(self, root: RegionStage) -> list[RegionStage]:
-        """The stations of one task, in the order of the stream."""
-        place = (root.stage, root.first_task)
-        return [s for s in self._layout.stations.values() if (s.stage, s.first_task) == place]
 
     def _pipelines(self, station: RegionStage) -> tuple[tuple[str, ...], ...]:
         if station.region.kind is RegionKind.SOURCE:

@@ -1,14 +1,15 @@
 """One replica at work in a task: gate, channel, pipelines as threads, and where results go.
 
 A replica that restores order waits until all of the batch is there; the others work on what comes.
-Results go into replicas of the same task, or into the outbox, dealt out by the plan.
+Results go to replicas of the same task, or into the outbox, dealt out by the plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from queue import Queue
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 from zlib import crc32
 
@@ -25,7 +26,7 @@ from anabranch.runtime.bucket_loads import BucketLoads, Loads
 from anabranch.runtime.channel import Channel
 from anabranch.runtime.gate import Gate
 from anabranch.runtime.routing import Router
-from anabranch.state.positions import START, Jumbo, Root
+from anabranch.state.positions import START, Jumbo, Root, meet
 
 CHANGELOG_ROWS = 1 << 22
 """Changes are told once per call, so a step that tells changes gets as much at a time as it can."""
@@ -36,25 +37,34 @@ Results = tuple[Sequence[Jumbo | None], Sequence[Root]]
 
 
 class TaskReplica:
-    """One replica of a region (or one reader of a source) in one batch."""
+    """One replica of a region (or one reader of a source) in one batch.
+
+    Args:
+        program: The flow.
+        batch: The batch.
+        layout: Its stages and tasks.
+        station: Where the replicas of the region run.
+        replica: Its number.
+        task: By region, the replicas of its task; those upstream are there already.
+        outbox: Takes what goes to other tasks.
+    """
 
     def __init__(
         self,
         program: Program,
         batch: Batch,
+        layout: StageLayout,
         station: RegionStage,
         replica: int,
+        task: Mapping[str, TaskReplica],
         outbox: Outbox,
-        *,
-        steady: bool = False,
     ) -> None:
-        """Kernels without state yet; `steady` when input comes in the same order in any attempt."""
         self.program, self.station, self.replica = program, station, replica
         self.region = station.region
-        self._outbox = outbox
-        layout: StageLayout = program.layout(batch)
+        self._layout, self._task, self._outbox = layout, task, outbox
+        self._entering = self._layout.into(self.region.name)
         self.ordered = program.ordered[self.region.name]
-        self._steady = steady or self.ordered or self.region.kind is RegionKind.SOURCE
+        self.steady = self.ordered or self._comes_in_one_order()
         self.channel: Channel | None = None
         self.gate = Gate(0)
         self.meters: list[StepMeter] = []
@@ -65,37 +75,38 @@ class TaskReplica:
             self.channel = Channel(program.flow, program.contexts, self.region, plan, replica)
             self.gate = Gate(ports, ordered=self.ordered)
             self.meters = [StepMeter(steps) for steps in plan.pipelines]
-        self.passed = START  # how far all input has come, known when it is there
+        self._came: defaultdict[int, dict[int, Root]] = defaultdict(dict)  # by link and producer
         self._reached: list[Root] = [START] * self._out_ports()
+        self._stays: list[Link] = []
         self._routes: list[tuple[Link, Router]] = []
         self._loads: dict[str, BucketLoads] = {}  # by region that results are dealt out to
-        self.inner: list[tuple[Link, TaskReplica]] = []
-        for link in layout.out_of(self.region.name):
-            consumer = layout.stations[link.consumer]
+        for link in self._layout.out_of(self.region.name):
             if link.local:
-                run = TaskReplica(program, batch, consumer, replica, outbox, steady=self._steady)
-                self.inner.append((link, run))
+                self._stays.append(link)
             else:
-                loads = self._loads_of(consumer.region)
-                router = Router(consumer.region, batch.plan.region(link.consumer), loads)
+                dealt_for = self._layout.dealt_for(link)
+                loads = self._loads_of(dealt_for)
+                router = Router(dealt_for, batch.plan.region(dealt_for.name), loads)
                 self._routes.append((link, router))
         self._condenser = self._find_condenser()
         self._held: list[Jumbo] = []
+        self._taking = Lock()  # threads of several producers may bring something
         self._pipes = Pipes(self._run_pipeline, len(self.meters), self._send)
 
-    def family(self) -> list[TaskReplica]:
-        """This station and those that joined its task."""
-        return [self, *(each for _, run in self.inner for each in run.family())]
-
-    def take(self, port: int, jumbo: Jumbo | None, frontier: Root, channel: object = None) -> None:
+    def take(self, link: Link, jumbo: Jumbo) -> None:
         """Something came in: it waits for the rest of the batch, or is worked on at once."""
-        if self.ordered:
-            self.gate.add(channel, port, jumbo, frontier)
-        elif jumbo is not None:
-            # Without order nothing can be promised before all is there.
-            inputs: list[Jumbo | None] = [None] * self._in_ports()
-            inputs[port] = jumbo
-            self._pipes.put(inputs, START)
+        with self._taking:
+            if self.ordered:
+                self.gate.add(link.number, link.in_port, jumbo, START)
+            else:
+                # Without order nothing can be promised before all is there.
+                inputs: list[Jumbo | None] = [None] * self._in_ports()
+                inputs[link.in_port] = jumbo
+                self._pipes.put(inputs, START)
+
+    def arrive(self, link: Link, producer: int, frontier: Root) -> None:
+        """A replica upstream has sent all, and reports how far it has come."""
+        self._came[link.number][producer] = frontier
 
     def emit(self, jumbo: Jumbo | None, frontier: Root) -> None:
         """A source has read something."""
@@ -104,12 +115,15 @@ class TaskReplica:
     def finish(self) -> None:
         """All input is there: work on what waited."""
         if self.channel is not None:
+            passed = [self._passed(link) for link in self._entering]
             if self.ordered:
+                for link, frontier in zip(self._entering, passed, strict=True):
+                    self.gate.add(link.number, link.in_port, None, frontier)
                 most = CHANGELOG_ROWS if self._tells_changes() else RUN_ROWS
                 for inputs, reached in self.gate.runs(most):
                     self._pipes.put(inputs, reached)
             else:
-                self._pipes.put([None] * self._in_ports(), self.passed)
+                self._pipes.put([None] * self._in_ports(), meet(passed))
             self._pipes.close()
             self._condense(most=-1)
 
@@ -117,14 +131,12 @@ class TaskReplica:
         """Tell the next ones how far this station has come."""
         for link, _ in self._routes:
             self._outbox.frontier(link, self.replica, self._reached[link.out_port])
-        for link, run in self.inner:
-            run.passed = self._reached[link.out_port]
-            run.take(link.in_port, None, run.passed)
+        for link in self._stays:
+            self._task[link.consumer].arrive(link, self.replica, self._reached[link.out_port])
 
     def abandon(self) -> None:
         """Stop the threads after an error elsewhere."""
-        for run in self.family():
-            run._pipes.abandon()
+        self._pipes.abandon()
 
     def steps(self) -> dict[str, StepWork]:
         """What each step did so far."""
@@ -138,6 +150,20 @@ class TaskReplica:
     def dealt(self) -> dict[str, Loads]:
         """By region that results went to, what its buckets got."""
         return {region: loads.look() for region, loads in self._loads.items()}
+
+    def _comes_in_one_order(self) -> bool:
+        """Whether input comes in the same order in any attempt."""
+        if self.region.kind is RegionKind.SOURCE:
+            return True
+        link, *others = self._entering
+        return not others and link.local and self._task[link.producer].steady
+
+    def _passed(self, link: Link) -> Root:
+        """How far a link has come: as far as the slowest replica, or as the furthest slice."""
+        came = list(self._came[link.number].values())
+        if not came:
+            raise RuntimeError(f"nothing came over link {link}, not even how far it is")
+        return max(came) if self._layout.stations[link.producer].sliced else meet(came)
 
     def _loads_of(self, consumer: Region) -> BucketLoads | None:
         if consumer.kind is not RegionKind.PARTITIONED:
@@ -181,12 +207,13 @@ class TaskReplica:
             return
         for link, router in self._routes:
             jumbo = outputs[link.out_port]
-            turn = None if self._steady else _turn(jumbo)
+            turn = None if self.steady else _turn(jumbo)
             for replica, share in enumerate(router.route(jumbo, turn)):
                 if share is not None:
                     self._outbox.jumbo(link, replica, share)
-        for link, run in self.inner:
-            run.take(link.in_port, outputs[link.out_port], self._reached[link.out_port])
+        for link in self._stays:
+            if (stays := outputs[link.out_port]) is not None:
+                self._task[link.consumer].take(link, stays)
 
     def _find_condenser(self) -> Kernel | None:
         if self.channel is None:

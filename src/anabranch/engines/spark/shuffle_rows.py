@@ -11,7 +11,7 @@ import json
 import pickle
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,17 +50,27 @@ class WireRow:
     header: dict[str, Any]
     payload: pa.Buffer
 
-    def to_arrow(self, target: int) -> pa.RecordBatch:
-        """As a batch of one row for a task of the next stage; the payload is not copied."""
-        head = json.dumps([self.kind, self.stage, self.target, self.header]).encode()
-        ends = pa.py_buffer(np.array([0, self.payload.size], np.int32))
-        column = pa.Array.from_buffers(pa.binary(), 1, [None, ends, self.payload])
-        return pa.RecordBatch.from_arrays(
-            [pa.array([target], pa.int32()), pa.array([head], pa.binary()), column], schema=SCHEMA
-        )
+    def described(self) -> bytes:
+        """All but the payload."""
+        return json.dumps([self.kind, self.stage, self.target, self.header]).encode()
 
 
 NOTHING = pa.py_buffer(b"")
+
+
+def to_arrow(rows: Sequence[tuple[WireRow, int]]) -> pa.RecordBatch:
+    """Rows as a batch, with the task of the next stage of each; one payload alone is not copied."""
+    payloads = [row.payload for row, _ in rows]
+    together = payloads[0] if len(payloads) == 1 else pa.py_buffer(b"".join(payloads))
+    ends = pa.py_buffer(np.cumsum([0, *(payload.size for payload in payloads)], dtype=np.int32))
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([target for _, target in rows], pa.int32()),
+            pa.array([row.described() for row, _ in rows], pa.binary()),
+            pa.Array.from_buffers(pa.binary(), len(rows), [None, ends, together]),
+        ],
+        schema=SCHEMA,
+    )
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[WireRow]:
@@ -97,9 +107,9 @@ class Outbox:
             if row.payload.size < SMALL_BYTES:
                 small.append((row, target))
             else:
-                yield row.to_arrow(target)
+                yield to_arrow([(row, target)])
         if small:
-            yield pa.concat_batches([row.to_arrow(target) for row, target in small])
+            yield to_arrow(small)
 
     def jumbo(self, link: Link, replica: int, jumbo: Jumbo) -> None:
         """Tuples for a replica of a region further on."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from contextlib import suppress
+from functools import cached_property
 from shutil import rmtree
 
 from anabranch.engines.checkpoint.restoring import (
@@ -56,8 +57,12 @@ class StateLoader:
         """Touch nothing yet."""
         self._program, self._batch, self._attempt, self._meter = program, batch, attempt, meter
         self.storage = storage_at(program.checkpoint)
-        self._cache = StateCache(cache_directory(program.cache))
         self._waited: set[str] = set()
+
+    @cached_property
+    def _cache(self) -> StateCache:
+        """Opened by tasks that have state."""
+        return StateCache(cache_directory(self._program.cache))
 
     def load(self, run: TaskReplica) -> None:
         """Give a replica the state that its buckets had after the batch before."""
@@ -123,18 +128,14 @@ class StateLoader:
         self, run: TaskReplica, channel: Channel, before: SavedRegion, waiting: Waiting
     ) -> set[int]:
         """Take what this host has cached; the buckets that it has not are left."""
-        mine = set(buckets_of(channel))
+        cache, mine = self._cache, set(buckets_of(channel))
         missing = set(mine)
         for name, buckets in before.cached:
             common = sorted(mine.intersection(buckets))
             if not common:
                 continue
             alone = len(common) == len(mine) == len(buckets)
-            cached = (
-                self._cache.claim(_entry_name(name))
-                if alone
-                else self._cache.copy(_entry_name(name))
-            )
+            cached = cache.claim(_entry_name(name)) if alone else cache.copy(_entry_name(name))
             if cached is None:
                 continue
             stores, waited = cached

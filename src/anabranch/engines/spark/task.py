@@ -1,4 +1,4 @@
-"""A Spark task: one replica (or one reader) with all that joined it, over one micro-batch.
+"""A Spark task: the replicas (and readers) that share it, over one micro-batch.
 
 Runs in a Python worker. Rows of the stage before come in, rows for the next ones go out, each task
 ends with a report. An error that trying again cannot mend travels as a row, so that Spark does not
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
@@ -47,7 +47,7 @@ from anabranch.io.splits import SliceReader
 from anabranch.planning.regions import RegionKind
 from anabranch.runtime.bucket_loads import Loads
 from anabranch.runtime.channel import Channel
-from anabranch.state.positions import FIRST, START, Jumbo, Root, end, meet
+from anabranch.state.positions import FIRST, START, Jumbo, Root, end
 
 
 def run_task(
@@ -84,43 +84,47 @@ class TaskRun:
         self._meter = Meter()
         self._outbox = Outbox(self._layout, stage)
         self._sources: dict[str, SourceRead] = {}
-        self._runs: list[TaskReplica] = []
+        self._runs: dict[str, TaskReplica] = {}
         self._started = time.perf_counter()
 
     def work(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Everything this task sends."""
         try:
-            found = self._layout.roots(self._stage, self._task)
-            if not found:  # beyond the plan's tasks: a partition of a streaming DataFrame
+            hosted = self._layout.hosted(self._stage, self._task)
+            if not hosted:  # beyond the plan's tasks: a partition of a streaming DataFrame
                 yield from self._read_dataframe(batches)
                 return
-            station, replica = found[0]
-            run = self._run(station, replica)
+            self._host(hosted)
             loader = StateLoader(self._program, self._batch, self._attempt, self._meter)
-            if station.region.kind is RegionKind.SOURCE:
-                for _ in batches:  # the row that made this task
-                    pass
-                yield from self._scan(run, replica)
-            else:
-                failed = False
-                for row in self._take(run, batches):
-                    failed = True
-                    yield row
-                if failed:
-                    return
-            yield from self._finish(run, loader)
+            failed = False
+            for row in self._take(batches):
+                failed = True
+                yield row
+            if failed:
+                return
+            for run in self._runs.values():
+                if run.region.kind is RegionKind.SOURCE:
+                    yield from self._scan(run, run.replica)
+            yield from self._finish(loader)
         except AnabranchError as error:
             self._outbox = Outbox(self._layout, self._stage)
             self._outbox.failure(error)
             yield from self._outbox.drain()
         finally:
-            for each in self._runs:
+            for each in self._runs.values():
                 each.abandon()  # however it ended: the worker lives on
 
-    def _run(self, station: RegionStage, replica: int) -> TaskReplica:
-        run = TaskReplica(self._program, self._batch, station, replica, self._outbox)
-        self._runs.append(run)
-        return run
+    def _host(self, stations: Iterable[tuple[RegionStage, int]]) -> None:
+        for station, replica in stations:
+            self._runs[station.region.name] = TaskReplica(
+                self._program,
+                self._batch,
+                self._layout,
+                station,
+                replica,
+                self._runs,
+                self._outbox,
+            )
 
     # Input
 
@@ -176,25 +180,27 @@ class TaskRun:
 
     def _read_dataframe(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Work on a partition of the streaming DataFrames; a reader of the plan tells how far."""
-        runs: dict[str, TaskReplica] = {}
         for batch in joined(self._meter.timed(Work.SCAN, batches), SCAN_ROWS):
             for name, jumbo in read_rows(self._program, self._batch, batch):
-                if name not in runs:
-                    runs[name] = self._run(self._layout.stations[name], self._task)
+                if name not in self._runs:
+                    self._host((each, self._task) for each in self._layout.grouped_with(name))
                 before = self._sources.get(name, SourceRead(0))
                 self._sources[name] = SourceRead(before.rows + len(jumbo))
-                runs[name].emit(jumbo, START)
+                self._runs[name].emit(jumbo, START)
                 yield from self._outbox.drain()
-        for run in runs.values():
+        if self._runs:
             loader = StateLoader(self._program, self._batch, self._attempt, self._meter)
-            yield from self._finish(run, loader)
-            self._sources = {}  # told once
+            yield from self._finish(loader)
 
-    def _take(
-        self, run: TaskReplica, batches: Iterator[pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
-        """Take all rows in; gives the failure of an earlier stage, if there is one."""
-        frontiers: dict[tuple[int, int], Root] = {}
+    def _take(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Take all rows in; gives the failure of an earlier stage, if there is one.
+
+        A task of the first stage gets a row that says nothing.
+        """
+        if self._stage == 0:
+            for _ in batches:
+                pass
+            return
         links = {link.number: link for link in self._layout.links}
         for batch in self._meter.timed(Work.SHUFFLE, batches):
             for row in wire.rows_of(batch):
@@ -205,38 +211,24 @@ class TaskRun:
                     return
                 if row.stage != self._stage:
                     self._outbox.forward(row)
-                elif row.kind == wire.FRONTIER:
-                    key = row.header["link"], row.header["producer"]
-                    frontiers[key] = Root(*row.header["frontier"])
+                    continue
+                link = links[row.header["link"]]
+                run = self._runs[link.consumer]
+                if row.kind == wire.FRONTIER:
+                    run.arrive(link, row.header["producer"], Root(*row.header["frontier"]))
                 else:
-                    link = links[row.header["link"]]
-                    run.take(link.in_port, self._unpacked(run, link, row), START, link.number)
-        run.passed = meet(
-            [
-                self._arrive(run, link, [f for (n, _), f in frontiers.items() if n == link.number])
-                for link in self._layout.into(run.region.name)
-            ]
-        )
+                    run.take(link, self._unpacked(link, row))
 
-    def _arrive(self, run: TaskReplica, link: Link, came: list[Root]) -> Root:
-        """How far a link has come: as far as the slowest replica, or as the furthest slice."""
-        if not came:
-            raise RuntimeError(f"nothing came over link {link}, not even how far it is")
-        producer = self._layout.stations[link.producer]
-        passed = max(came) if producer.sliced else meet(came)
-        run.take(link.in_port, None, passed, link.number)
-        return passed
-
-    def _unpacked(self, run: TaskReplica, link: Link, row: wire.WireRow) -> Jumbo:
-        step = run.region.steps[0]
+    def _unpacked(self, link: Link, row: wire.WireRow) -> Jumbo:
+        step = self._program.regions[link.consumer].steps[0]
         schema = self._program.contexts[step].inputs[link.in_port].schema
         return unpack(row.header, row.payload, schema)
 
     # Output
 
-    def _finish(self, run: TaskReplica, loader: StateLoader) -> Iterator[pa.RecordBatch]:
+    def _finish(self, loader: StateLoader) -> Iterator[pa.RecordBatch]:
         """Let every station work, in the order of the stream, and report."""
-        stations = list(run.family())
+        stations = list(self._runs.values())
         state: list[StateSaved] = []
         sinks: dict[str, tuple[Receipt, ...]] = {}
         try:

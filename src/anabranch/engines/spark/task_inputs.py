@@ -38,10 +38,11 @@ class Program:
         flow: The application.
         checkpoint: Where state files go.
         cache: Name of the state cache that tasks of one host share.
+        slots: Tasks that Spark runs at once; None for any number.
     """
 
-    def __init__(self, flow: Flow, checkpoint: str, cache: str) -> None:
-        self.flow, self.checkpoint, self.cache = flow, checkpoint, cache
+    def __init__(self, flow: Flow, checkpoint: str, cache: str, slots: int | None = None) -> None:
+        self.flow, self.checkpoint, self.cache, self.slots = flow, checkpoint, cache, slots
         self._layouts: dict[tuple[Plan, frozenset[str]], StageLayout] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -50,6 +51,7 @@ class Program:
             "flow": self.flow,
             "checkpoint": self.checkpoint,
             "cache": self.cache,
+            "slots": self.slots,
             "_layouts": {},
         }
 
@@ -91,7 +93,9 @@ class Program:
         """Stages and tasks of a batch."""
         key = batch.plan, batch.waiting
         if key not in self._layouts:
-            self._layouts = {key: layout(self.flow, *key)}  # plans change rarely, and for good
+            self._layouts = {
+                key: layout(self.flow, *key, self.slots)
+            }  # plans change rarely, and for good
         return self._layouts[key]
 
     def packed(self) -> bytes:

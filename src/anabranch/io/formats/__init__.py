@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.io.formats.csv import CsvFormat
-from anabranch.io.formats.format import COMPRESSED, BadFile, Block, Format, ReadColumns
+from anabranch.io.formats.format import COMPRESSED, BadFile, Block, Format, Listed, ReadColumns
 from anabranch.io.formats.jsonl import JsonlFormat
 from anabranch.io.formats.parquet import ParquetFormat
 from anabranch.io.formats.text import TextFormat
@@ -24,5 +24,6 @@ __all__ = [
     "BadFile",
     "Block",
     "Format",
+    "Listed",
     "ReadColumns",
 ]

@@ -11,6 +11,7 @@ import pyarrow.csv as pa_csv
 from anabranch.io.formats.format import (
     BLOCK_BYTES,
     Block,
+    Listed,
     ReadColumns,
     differing_column,
     extent_of_lines,
@@ -28,20 +29,21 @@ class CsvFormat:
     """
 
     suffixes = (".csv",)
+    refuses_early = False
 
     def __init__(self, unquoted_nulls: bool = False) -> None:
         """Choose how empty fields read."""
         self._unquoted_nulls = unquoted_nulls
 
-    def extent(self, path: str) -> Extent:
+    def extent(self, path: str, listed: Listed) -> Extent:
         """A guess from the first lines."""
-        return extent_of_lines(path)
+        return extent_of_lines(path, listed)
 
     def infer(self, path: str) -> pa.Schema | None:
         """Names from the header, types from the first block."""
         return self._open(path, {}, None).schema
 
-    def blocks(self, path: str, wanted: ReadColumns, start: int) -> Iterator[Block]:
+    def blocks(self, path: str, wanted: ReadColumns, start: int, listed: Listed) -> Iterator[Block]:
         """All blocks from the first on: where a row stands is known only by counting."""
         types = {field.name: field.type for field in wanted.schema}
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -22,6 +22,27 @@ COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 Block = tuple[int, pa.RecordBatch]
 """The number of a block's first row in its file, and its rows."""
+
+
+class Listed(NamedTuple):
+    """What a file was when it was listed: what is written to it later need not be read.
+
+    Attributes:
+        size: Its bytes.
+        changed_ns: When it was written last.
+    """
+
+    size: int
+    changed_ns: int
+
+    @staticmethod
+    def now(path: str) -> Listed:
+        """Return what a file is now; a missing one is empty."""
+        try:
+            state = os.stat(path)
+        except OSError:
+            return Listed(0, 0)  # reading it will say what is wrong
+        return Listed(state.st_size, state.st_mtime_ns)
 
 
 class BadFile(Exception):
@@ -58,24 +79,31 @@ class Format(Protocol):
     def suffixes(self) -> tuple[str, ...]:
         """How the names of such files end."""
 
+    @property
+    def refuses_early(self) -> bool:
+        """Whether a bad file is refused wherever reading begins, not only where it is bad."""
+
     def infer(self, path: str) -> pa.Schema | None:
         """The columns the file says it has; None when it is too empty to tell."""
 
-    def blocks(self, path: str, wanted: ReadColumns, start: int) -> Iterator[Block]:
-        """All blocks from the one that holds row `start`, or from an earlier one."""
+    def blocks(self, path: str, wanted: ReadColumns, start: int, listed: Listed) -> Iterator[Block]:
+        """All blocks from the one that holds row `start`, or from an earlier one.
 
-    def extent(self, path: str) -> Extent:
+        Where several readers share a file, it ends where it ended when it was listed.
+        """
+
+    def extent(self, path: str, listed: Listed) -> Extent:
         """How many rows there may be, found out cheaply."""
 
 
-def extent_of_lines(path: str) -> Extent:
+def extent_of_lines(path: str, listed: Listed) -> Extent:
     """About as many rows as there would be lines, were all as long as the first ones."""
     with pa.input_stream(path, compression="detect") as stream:
         sample = stream.read(SAMPLE_BYTES)
     if len(sample) < SAMPLE_BYTES:
         return Extent(sample.count(b"\n") + 1)
     # A compressed file holds more than its size says; guessing low makes larger batches, no error.
-    return Extent(max(1, os.path.getsize(path) * sample.count(b"\n") // len(sample)))
+    return Extent(max(1, listed.size * sample.count(b"\n") // len(sample)))
 
 
 def differing_column(path: str, column: str, wanted: object, found: object) -> BadFile:

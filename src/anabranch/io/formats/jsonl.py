@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,32 +14,45 @@ from anabranch.io.formats.format import (
     BLOCK_BYTES,
     BadFile,
     Block,
+    Listed,
     ReadColumns,
     differing_column,
     extent_of_lines,
     require_columns,
     select,
 )
+from anabranch.io.formats.lines import blocks_of_lines, is_shared
 from anabranch.io.source import Extent
+
+BLANK = (b"\n\n", b"\n\r", b"\n ", b"\n\t")
+"""Without any of these no line after the first is blank."""
 
 
 class JsonlFormat:
     """One JSON object per line; a field that is left out reads as null."""
 
     suffixes = (".jsonl", ".ndjson", ".json")
+    refuses_early = False
 
-    def extent(self, path: str) -> Extent:
+    def extent(self, path: str, listed: Listed) -> Extent:
         """A guess from the first lines."""
-        return extent_of_lines(path)
+        return replace(extent_of_lines(path, listed), seekable=is_shared(path, listed))
 
     def infer(self, path: str) -> pa.Schema | None:
         """Names and types from the first block; None for an empty file."""
         reader = self._open(path, None, "infer")
         return None if reader is None else reader.schema
 
-    def blocks(self, path: str, wanted: ReadColumns, start: int) -> Iterator[Block]:
-        """All blocks from the first on: where a row stands is known only by counting."""
+    def blocks(self, path: str, wanted: ReadColumns, start: int, listed: Listed) -> Iterator[Block]:
+        """All blocks from the first on; of a large file, lines before `start` are counted only."""
         try:
+            if is_shared(path, listed):
+
+                def parse(block: bytes) -> pa.RecordBatch:
+                    return _parse(path, wanted, block)
+
+                yield from blocks_of_lines(path, listed, start, BLOCK_BYTES, _count, parse)
+                return
             reader = self._open(path, _parsed(wanted.schema), "error" if wanted.exact else "ignore")
             row = 0
             for batch in reader or ():
@@ -79,6 +93,36 @@ class JsonlFormat:
         except pa.ArrowInvalid:
             pass
         return error
+
+
+def _parse(path: str, wanted: ReadColumns, block: bytes) -> pa.RecordBatch:
+    """The rows of whole lines; raises pa.ArrowInvalid for what is no JSON."""
+    schema = _parsed(wanted.schema)
+    table = pa_json.read_json(
+        pa.BufferReader(block),
+        read_options=pa_json.ReadOptions(use_threads=False, block_size=len(block)),
+        parse_options=pa_json.ParseOptions(
+            explicit_schema=schema,
+            unexpected_field_behavior="error" if wanted.exact else "ignore",
+        ),
+    )
+    if table.num_rows != (lines := _count(block)):
+        raise BadFile(
+            f"one JSON object in each line of {path}",
+            f"{table.num_rows} objects in {lines} lines",
+            "write each object in a line of its own, or leave bad files out with "
+            "files(…, on_bad_file='skip')",
+        )
+    batches = table.combine_chunks().to_batches()
+    batch = batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+    return _typed(select(batch, schema), wanted.schema)
+
+
+def _count(block: bytes) -> int:
+    """The lines that are not blank."""
+    if block[:1].isspace() or any(each in block for each in BLANK):
+        return sum(bool(line.strip()) for line in block.split(b"\n"))
+    return block.count(b"\n") + (not block.endswith(b"\n"))
 
 
 def _parsed(schema: pa.Schema) -> pa.Schema:

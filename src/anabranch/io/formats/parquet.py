@@ -8,7 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.columns.casting import fit
-from anabranch.io.formats.format import Block, ReadColumns, require_columns, select
+from anabranch.io.formats.format import (
+    Block,
+    Listed,
+    ReadColumns,
+    require_columns,
+    select,
+)
 from anabranch.io.source import Extent
 
 BLOCK_ROWS = 1 << 16
@@ -18,16 +24,17 @@ class ParquetFormat:
     """Parquet: types come with the file, and a late row is found through the footer."""
 
     suffixes = (".parquet",)
+    refuses_early = False
 
     def infer(self, path: str) -> pa.Schema | None:
         """The schema in the footer."""
         return pq.read_schema(path)
 
-    def extent(self, path: str) -> Extent:
+    def extent(self, path: str, listed: Listed) -> Extent:
         """The footer knows."""
         return Extent(pq.read_metadata(path).num_rows, exact=True, seekable=True)
 
-    def blocks(self, path: str, wanted: ReadColumns, start: int) -> Iterator[Block]:
+    def blocks(self, path: str, wanted: ReadColumns, start: int, listed: Listed) -> Iterator[Block]:
         """Blocks from the row group that holds `start`; never a whole file in memory."""
         # Mapped, pages are decoded where the system keeps them; reading would copy them first.
         with pq.ParquetFile(path, memory_map=True) as file:
@@ -43,7 +50,7 @@ class FittedParquetFormat(ParquetFormat):
     null then, does not fit the type that is wanted. Of a good row it is null.
     """
 
-    def blocks(self, path: str, wanted: ReadColumns, start: int) -> Iterator[Block]:
+    def blocks(self, path: str, wanted: ReadColumns, start: int, listed: Listed) -> Iterator[Block]:
         """The same blocks, each column in the type that is wanted."""
         *fields, _ = wanted.schema
         with pq.ParquetFile(path, memory_map=True) as file:

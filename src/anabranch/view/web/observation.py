@@ -16,7 +16,8 @@ from anabranch.events import (
     StreamShape,
 )
 from anabranch.planning.plan import Plan
-from anabranch.view.run_state import Pipeline, bottleneck, busy_shares
+from anabranch.view.run_state import Pipeline, bottleneck, busy_shares, serial_seen
+from anabranch.view.serial_report import serial_line
 from anabranch.view.text import recent_rate_per_s, recent_s
 from anabranch.view.web.numbers import moment, short
 
@@ -37,6 +38,7 @@ def seen_as_object(look: Look, shape: Shape) -> dict[str, Any]:
     seen, plan, rates = look.seen, look.plan, look.rates
     replicas = {r.region: r.replicas for r in plan.regions}
     homes = {step.step: step.region for step in shape.steps}
+    serial = serial_line(serial_seen(shape, seen, plan))
     busy, slowest = busy_shares(seen), bottleneck(seen)
     steps = {
         step.step: _step(step, rates, seen.times.total_s, replicas.get(homes.get(step.step, ""), 1))
@@ -54,6 +56,7 @@ def seen_as_object(look: Look, shape: Shape) -> dict[str, Any]:
         "sources": {each.source: _source(each, rates) for each in seen.sources},
         "traffic": traffic(rates, shape.streams),
         "bottleneck": None if slowest is None else slowest[0],
+        "serial": None if serial is None else f"Serial: {serial}",
     }
 
 

@@ -64,10 +64,10 @@ function regionParts(name, alone) {
   const pipelines = plan?.pipelines[name];
   const replicas = plan?.replicas[name];
   const busy = busyOf(name, seen);
-  const about = Object.values(store.steps).filter((step) => step.region === name);
+  const serial = store.steps[stepsOf(name)[0]]?.serial;
   const parts = [];
-  if (alone) parts.push(chips([about.some((s) => s.replicable) ? "may be replicated" : "one replica only", ...stepsOf(name)]));
-  const rows = [["Replicas", whole(replicas)], pipelines ? ["Pipelines", whole(pipelines.length)] : null];
+  if (alone) parts.push(chips(stepsOf(name)));
+  const rows = [["Replicas", whole(replicas)], serial ? ["Serial", `it ${serial}`] : null, pipelines ? ["Pipelines", whole(pipelines.length)] : null];
   if (busy !== null) rows.push(["Busy", percent(busy)]);
   if (seen && pipelines?.length === 1) rows.push(["Overhead", percent(seen.overheads[`${name}/0`])]);
   if (found) {

@@ -161,6 +161,7 @@ function curve(points) {
 
 function update() {
   const { seen } = view();
+  write(byId("serial"), seen?.serial ?? "");
   for (const [key, box] of boxes) {
     if (box.kind === "region") updateRegion(box, seen);
     else if (box.kind === "pipeline") updateFrame(box, seen);
