@@ -38,8 +38,8 @@ def test_what_is_not_stateful_by_definition_is_named_with_the_reason(tmp_path):
     case = replace(CASES["network-monitoring"], rows=PART * ROWS)
     row = measure_app(case, tmp_path, quick=False)
     assert (row.stateful, row.stateful_rows_share) == ("", 0.0)
-    assert "FailureTime puts its stream in the order of event time" in row.avoidable
-    assert row.avoidable_rows_share > 0.5
+    assert "out writes in the order of event time" in row.avoidable
+    assert 0.0 < row.avoidable_rows_share < 0.5  # its clock is not serial
 
 
 @pytest.mark.parametrize("name", ["micro-joker-chain", "nexmark-q5", "word-count"])
