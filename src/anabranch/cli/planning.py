@@ -79,7 +79,7 @@ class Asked:
 
     @property
     def serial(self) -> SerialWork:
-        """What no plan can divide."""
+        """Return the work that no plan can divide."""
         return serial_of(self.problem.profile, shape_of(self.flow) if self.flow else None)
 
 

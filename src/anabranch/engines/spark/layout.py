@@ -182,7 +182,7 @@ class _Placed:
 
     @property
     def anyhow(self) -> bool:
-        """Whether any of its replicas may get any of its tuples."""
+        """Return whether any of its replicas may get any of its tuples."""
         return self.dealt_for.kind is RegionKind.STATELESS
 
 
@@ -273,7 +273,7 @@ class _Layout:
         return first
 
     def _stays(self, region: Region, edge: Edge) -> bool:
-        """Whether every tuple of a stream may be worked on in the task that made it."""
+        """Return whether every tuple of a stream may be worked on in the task that made it."""
         tasks, replicas = self._maker(edge).tasks, self._replicas(region)
         if region.kind is RegionKind.STATELESS:
             return tasks.pushed or tasks.width == replicas or self._only_combines(region)
@@ -292,7 +292,7 @@ class _Layout:
         return all(self._flow.graph.steps[step].body.before_shuffle for step in region.steps)
 
     def _is_dealt_for(self, region: Region, edge: Edge) -> bool:
-        """Whether the tuples of a stream are, or may be, dealt out as a partitioned region asks."""
+        """Return whether the tuples of a stream are, or may be, dealt out as a partitioned region asks."""
         dealt = self._dealt(edge, region.key)
         if dealt is None:
             return False
@@ -330,7 +330,7 @@ class _Layout:
         return found
 
     def _carries(self, region: Region, key: tuple[str, ...]) -> bool:
-        """Whether a key passes unchanged from all inputs of a region to its first output."""
+        """Return whether a key passes unchanged from all inputs of a region to its first output."""
         if region.kind is RegionKind.SOURCE:
             return False
         types = self._flow.resolve().types
@@ -345,7 +345,7 @@ class _Layout:
 
 
 def _first_tasks(groups: Sequence[_Tasks], slots: int | None) -> dict[_Tasks, int]:
-    """By group of a stage, its first task: one after another, as far as slots go, and again."""
+    """Return the first task of each group: one after another, as far as slots go, and again."""
     last = max(slots or inf, *(group.width for group in groups))
     first: dict[_Tasks, int] = {}
     following = 0
@@ -356,7 +356,7 @@ def _first_tasks(groups: Sequence[_Tasks], slots: int | None) -> dict[_Tasks, in
 
 
 def _may_share(tasks: _Tasks, other: _Tasks) -> bool:
-    """Whether the work of two groups of tasks may be done by one.
+    """Return whether the work of two groups of tasks may be done by one.
 
     Readers of several sources say how far each has come only where one task has read them whole.
     """

@@ -152,7 +152,7 @@ class TaskReplica:
         return {region: loads.look() for region, loads in self._loads.items()}
 
     def _comes_in_one_order(self) -> bool:
-        """Whether input comes in the same order in any attempt."""
+        """Return whether input comes in the same order in any attempt."""
         if self.region.kind is RegionKind.SOURCE:
             return True
         link, *others = self._entering
