@@ -292,7 +292,7 @@ class _Layout:
         return all(self._flow.graph.steps[step].body.before_shuffle for step in region.steps)
 
     def _is_dealt_for(self, region: Region, edge: Edge) -> bool:
-        """Return whether the tuples of a stream are, or may be, dealt out as a partitioned region asks."""
+        """Return whether tuples of a stream are, or may be, dealt out as a keyed region asks."""
         dealt = self._dealt(edge, region.key)
         if dealt is None:
             return False
