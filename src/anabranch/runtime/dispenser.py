@@ -39,6 +39,8 @@ MOST_AHEAD = 4
 """Batches that may be read of a part while an earlier one is not done: their rows have to wait."""
 FIRST_ROWS = 8192
 """Rows of the first claims at most. Nobody knows yet how long a step takes for each."""
+MOST_GROWTH = 16
+"""How many times as large claims become at once."""
 SOON_S = 1.0
 """Claims become larger while all that stems from them is done within this time."""
 QUEUED = 2
@@ -358,14 +360,15 @@ class Dispenser:
         return min((when for when in waits if when > now_s), default=None)
 
     def _grow(self, now_s: float) -> None:
-        """Let claims have twice as many rows once one of the present size is done soon.
+        """Let claims have more rows once one of the present size is done soon.
 
         A step that takes long for each row holds up a plan change, a save or the end of a run for
         a claim. So claims are as large as the plan says only where that is quick.
         """
         done = [number for number in self._began_s if number not in self._flying]
-        if any(now_s - self._began_s.pop(number) <= SOON_S for number in done):
-            self._most_rows *= 2
+        took_s = min((now_s - self._began_s.pop(number) for number in done), default=SOON_S)
+        if took_s < SOON_S:
+            self._most_rows = int(self._most_rows * min(MOST_GROWTH, SOON_S / max(took_s, 1e-9)))
             self._began_s.clear()
 
     @property
