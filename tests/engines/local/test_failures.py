@@ -34,7 +34,7 @@ def test_an_operator_that_raises_ends_the_run_by_its_name():
 
     run = Doomed(step).start()
     with pytest.raises(OperatorError, match="no more") as failure:
-        run.engine.wait(20)
+        run.engine.wait(60)
     assert failure.value.step == "step"
     run.assert_gone()
     assert run.ends == [False]
@@ -57,7 +57,7 @@ def test_what_was_written_and_not_committed_is_gone_after_an_error():
 
     run = Doomed(step, sink=Late()).start()
     with pytest.raises(OperatorError):
-        run.engine.wait(20)
+        run.engine.wait(60)
     assert run.rows == []
 
 
@@ -67,7 +67,7 @@ def test_leaving_by_system_exit_is_an_error_that_names_the_step():
 
     run = Doomed(step).start()
     with pytest.raises(EngineError, match=r"SystemExit: 3") as failure:
-        run.engine.wait(20)
+        run.engine.wait(60)
     assert failure.value.step == "step"
     run.assert_gone()
     assert run.ends == [False]
@@ -94,7 +94,7 @@ class Breaking:
 def test_a_source_that_raises_ends_the_run():
     run = Doomed(source=Breaking()).start()
     with pytest.raises(OSError, match="the disk is gone"):
-        run.engine.wait(20)
+        run.engine.wait(60)
     run.assert_gone()
     assert run.ends == [False]
     assert is_prefix(run.rows)
@@ -114,7 +114,7 @@ def test_a_sink_that_raises_ends_the_run(method: str):
     setattr(sink, method, broken)
     run = Doomed(sink=sink).start()
     with pytest.raises(OSError, match="no space left"):
-        run.engine.wait(20)
+        run.engine.wait(60)
     run.assert_gone()
     assert run.ends == [False]
     assert is_prefix(run.rows)
@@ -210,7 +210,7 @@ def raising_at(kind: type, times: int) -> Any:
 def test_a_listener_that_raises_once_ends_the_run():
     run = Doomed(listener=raising_at(Observed, 1)).start()
     with pytest.raises(RuntimeError, match="not listening"):
-        run.engine.wait(20)
+        run.engine.wait(60)
     run.assert_gone()
     assert run.ends == [False]
 
@@ -218,7 +218,7 @@ def test_a_listener_that_raises_once_ends_the_run():
 def test_a_listener_that_always_raises_still_hears_of_the_end():
     run = Doomed(listener=raising_at(Observed, 1000)).start()
     with pytest.raises(RuntimeError, match="not listening"):
-        run.engine.wait(20)
+        run.engine.wait(60)
     run.assert_gone()
     assert run.ends == [False]
 
@@ -226,7 +226,7 @@ def test_a_listener_that_always_raises_still_hears_of_the_end():
 def test_a_listener_that_raises_at_the_end_fails_the_run():
     run = Doomed(rows=50, listener=raising_at(RunEnded, 1)).start()
     with pytest.raises(RuntimeError, match="not listening"):
-        run.engine.wait(20)
+        run.engine.wait(60)
     run.assert_gone()
 
 

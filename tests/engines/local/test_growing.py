@@ -35,7 +35,7 @@ def test_a_run_ends_when_the_end_has_come():
     source = Growing(5)
     engine, flow = started(source)
     source.rows, source.ended = 8, True
-    assert engine.wait(20)
+    assert engine.wait(60)
     table = flow.graph.steps["out"].body.sink.table()
     assert table["row"].to_pylist() == list(range(8))
 

@@ -31,7 +31,7 @@ def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
         except subprocess.TimeoutExpired:
             job.kill()
             killed += 1
-        job.wait(30)
+        job.wait(60)
     last = start(tmp_path)
     assert last.wait(150) == 0
     assert killed >= 2, "the job was over before it could be killed"

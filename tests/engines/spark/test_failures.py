@@ -133,7 +133,7 @@ def test_a_start_that_fails_in_java_is_told_likewise_and_leaves_no_thread_behind
     assert caught.value.__cause__ is error
     for thread in set(threading.enumerate()) - before:
         if "stop" in thread.name:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
 
