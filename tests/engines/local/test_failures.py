@@ -20,8 +20,6 @@ from anabranch.planning.plan import Plan
 from tests.engines.local.failing import SCHEMA, Doomed, numbers
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def is_prefix(rows: list[int]) -> bool:
     return rows == list(range(len(rows)))

@@ -27,8 +27,6 @@ from tests.engines.local.rows_to_read import Rows
 from tests.processes import is_running, start_process
 from tests.waiting import Side, wait_until
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def is_prefix(rows: list[int]) -> bool:
     return rows == list(range(len(rows)))

@@ -30,8 +30,6 @@ from anabranch.planning.starting import one_of_everything
 from tests.processes import is_running
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(120)
-
 SCHEMA = pa.schema([("x", pa.int64())])
 ROWS = 2000
 MODULES_HOLD = 10_000
@@ -473,7 +471,9 @@ def listener(event):
             os._exit(0)
         children.append(child)
 
-ab.run(flow_of(rows, out), engine="local", workers=2, listener=listener)
+flow = flow_of(rows, out)
+plan = ab.plan(flow).with_replicas("sums", 2)  # the run ends when both workers have worked
+ab.run(flow, engine="local", workers=2, plan=plan, listener=listener)
 from anabranch.engines.local.crew import shared_crew
 print(len(shared_crew()._idle), out.table().num_rows)
 os.kill(children[0], 9)
