@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from speedup_run import processes_below
 
 import anabranch as ab
 from anabranch.apps.word_count import split
@@ -26,6 +25,7 @@ from anabranch.io.sink import Guarantee, Traits
 from anabranch.io.source import Chunk, Extent, Source
 from anabranch.io.staged import StagedSink
 from anabranch.planning.plan import Plan
+from papers.processor_time import processes_below
 
 WORDS_A_LINE = 10
 

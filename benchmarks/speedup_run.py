@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -15,12 +14,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from operator import add
 from pathlib import Path
 from typing import Any
+
+from papers.processor_time import cores_busy_s, usage
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 300
@@ -201,20 +202,6 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def cores_busy_s(cores: Collection[int] | None = None) -> float:
-    """Seconds that cores have been busy since the system started; by default those of this process.
-
-    Time that a virtual machine was not given counts as busy, too.
-    """
-    names = {f"cpu{core}" for core in (os.sched_getaffinity(0) if cores is None else cores)}
-    ticks = 0
-    for name, *fields in map(str.split, Path("/proc/stat").read_text().splitlines()):
-        if name in names:
-            user, nice, kernel, _idle, _waiting, *interrupts_and_stolen = map(int, fields[:8])
-            ticks += user + nice + kernel + sum(interrupts_and_stolen)
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def wait_for_quiet(cores: int, patience_s: float) -> None:
     """Wait until the cores that a measurement would use are idle for a second, or for so long."""
     bound = first_cores(cores)
@@ -229,54 +216,3 @@ def wait_for_quiet(cores: int, patience_s: float) -> None:
 def first_cores(count: int) -> list[int]:
     """The cores that a measurement on so many uses."""
     return sorted(os.sched_getaffinity(0))[:count]
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Processor time and context switches of this process and all below it."""
-
-    user_s: float = 0.0
-    kernel_s: float = 0.0
-    switches: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.user_s + other.user_s,
-            self.kernel_s + other.kernel_s,
-            self.switches + other.switches,
-        )
-
-    def __sub__(self, other: Usage) -> Usage:
-        return self + Usage(-other.user_s, -other.kernel_s, -other.switches)
-
-
-def usage() -> Usage:
-    """Usage so far: of this process, of children that have ended, and of those that live."""
-    total = Usage()
-    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
-        found = resource.getrusage(who)
-        total += Usage(found.ru_utime, found.ru_stime, found.ru_nvcsw + found.ru_nivcsw)
-    for pid in processes_below(os.getpid()):
-        with suppress(OSError):  # it has ended meanwhile
-            total += _of_process(pid)
-    return total
-
-
-def processes_below(pid: int) -> list[int]:
-    """The processes that a process has started, and those that they have started."""
-    found: list[int] = []
-    with suppress(OSError):
-        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-            found += map(int, listed.read_text().split())
-    return found + [each for child in found for each in processes_below(child)]
-
-
-def _of_process(pid: int) -> Usage:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    user, kernel, user_ended, kernel_ended = (int(ticks) for ticks in fields[11:15])
-    tick = os.sysconf("SC_CLK_TCK")
-    switches = 0
-    for status in Path(f"/proc/{pid}/task").glob("*/status"):
-        lines = (line.split() for line in status.read_text().splitlines())
-        switches += sum(int(line[1]) for line in lines if line[0].endswith("ctxt_switches:"))
-    return Usage((user + user_ended) / tick, (kernel + kernel_ended) / tick, switches)

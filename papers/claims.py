@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from threading import Thread
-
-import numpy as np
 
 ENOUGH = 0.85
 """The part of the cores that has to be free for speeds to be held against a paper."""
@@ -86,9 +82,6 @@ def listed(values: Sequence[float], show: Callable[[float], str]) -> str:
     return ", ".join(show(value) for value in values)
 
 
-SPIN_S = 0.4
-
-
 @dataclass(frozen=True)
 class Machine:
     """Where it was measured.
@@ -97,8 +90,8 @@ class Machine:
         cores: Cores that this process may use.
         system: What it runs on.
         python: Version of Python.
-        free_share: The part of the cores that a program gets which wants them all: the smaller one
-            of before and after.
+        free_share: The part of the cores' time that other programs left, in the section of the
+            measurement in which they left least.
     """
 
     cores: int
@@ -116,29 +109,3 @@ class Machine:
 def cores_here() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
-
-
-def free_share(seconds: float = SPIN_S) -> float:
-    """The part of all cores that this process gets when it asks for all of them.
-
-    Example:
-        >>> 0 < free_share(0.05) <= 1
-        True
-    """
-    spent: list[float] = []
-
-    def spin() -> None:
-        numbers = np.linspace(0.0, 1.0, 100_000)
-        until = time.monotonic() + seconds
-        begun = time.thread_time()
-        while time.monotonic() < until:
-            numbers = np.sin(numbers)  # without the interpreter lock
-        spent.append(time.thread_time() - begun)
-
-    started_s = time.monotonic()
-    threads = [Thread(target=spin) for _ in range(cores_here())]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return min(1.0, sum(spent) / (time.monotonic() - started_s) / len(threads))

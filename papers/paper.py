@@ -7,7 +7,6 @@ measures with progress, judges the claims, and writes JSON, a Markdown page, pic
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +15,8 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from papers.claims import Claim, Machine, free_share
+from papers.claims import Claim, Machine, cores_here
+from papers.processor_time import Look, least_free_share
 
 Effort = TypeVar("Effort")
 Results = TypeVar("Results")
@@ -150,11 +150,16 @@ class Paper(Generic[Effort, Results]):
 
     def reproduce(self, effort: Effort, tell: Tell) -> Reproduction[Effort, Results]:
         """Measure everything, then judge the claims."""
-        started_s = time.monotonic()
-        free = 1.0 if self.virtual else free_share()
-        results = self.measure(effort, tell)
-        machine = Machine.here(free if self.virtual else min(free, free_share()))
-        seconds = time.monotonic() - started_s
+        looks = [Look.now()]
+
+        def begin(section: str) -> None:
+            looks.append(Look.now())
+            tell(section)
+
+        results = self.measure(effort, begin)
+        looks.append(Look.now())
+        free = 1.0 if self.virtual else least_free_share(looks, cores_here())
+        machine, seconds = Machine.here(free), looks[-1].at_s - looks[0].at_s
         return Reproduction(effort, machine, seconds, results, self.claims(results, machine))
 
     def to_json(self, found: Reproduction[Effort, Results]) -> str:

@@ -127,6 +127,7 @@ def factors(sizes: Sequence[int] = (16, 256, 4096, 16_384)) -> list[Factor]:
 def measure_factors(ways: Sequence[Factor], seconds: float, repeats: int) -> list[FactorRate]:
     """Each way, measured in turns, so that a slow spell of the machine meets all of them."""
     texts = sentences(1000)
+    run_factor(ways[0], pa.record_batch({"line": list(texts[:1])}))  # starts worker processes
     lines = [_lines_for(way, texts, seconds) for way in ways]
     rates: list[list[float]] = [[] for _ in ways]
     for _ in range(repeats):

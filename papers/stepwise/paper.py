@@ -314,4 +314,5 @@ PAPER = Paper(
         "Nearly all tuples cross nodes on 6 nodes as on 14, so their part of the work is the "
         "same (12b).",
     ),
+    virtual=True,
 )

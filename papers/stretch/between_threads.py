@@ -31,37 +31,41 @@ class Closed(Exception):
 
 
 class BoundedQueue(Generic[Item]):
-    """Carries items from one thread to another.
+    """Carries items from several threads to one, which chooses the sender whose item it takes next.
+
+    Each sender has a bound of its own, so that none of them can run ahead of the others.
 
     Example:
-        >>> queue = BoundedQueue(4)
-        >>> queue.put("a")
-        >>> queue.take()
+        >>> queue = BoundedQueue(senders=2, length=4)
+        >>> queue.put(1, "a")
+        >>> queue.take(1)
         'a'
     """
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, senders: int, length: int) -> None:
         self._length = length
         self._change = Condition()
-        self._items: deque[Item] = deque()
+        self._items: list[deque[Item]] = [deque() for _ in range(senders)]
         self._closed = False
 
-    def put(self, item: Item) -> None:
-        """Add an item; waits while the queue is full."""
+    def put(self, sender: int, item: Item) -> None:
+        """Add an item; waits while as many of this sender wait as may."""
+        items = self._items[sender]
         with self._change:
-            self._change.wait_for(lambda: self._closed or len(self._items) < self._length)
+            self._change.wait_for(lambda: self._closed or len(items) < self._length)
             if self._closed:
                 raise Closed
-            self._items.append(item)
+            items.append(item)
             self._change.notify_all()
 
-    def take(self) -> Item:
-        """Return the next item; waits until there is one."""
+    def take(self, sender: int) -> Item:
+        """Return the next item of a sender; waits until there is one."""
+        items = self._items[sender]
         with self._change:
-            self._change.wait_for(lambda: self._closed or bool(self._items))
+            self._change.wait_for(lambda: self._closed or bool(items))
             if self._closed:
                 raise Closed
-            item = self._items.popleft()
+            item = items.popleft()
             self._change.notify_all()
             return item
 
@@ -79,6 +83,11 @@ class _Added(NamedTuple):
     jumbo: Jumbo | None
     frontier: Root
     born_s: float
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it counts as held, and its age as a latency: a frontier alone does not."""
+        return self.jumbo is not None and bool(len(self.jumbo) or self.jumbo.marks)
 
 
 class SharedGate:
@@ -117,10 +126,10 @@ class SharedGate:
 
     def add(self, source: int, jumbo: Jumbo | None, frontier: Root, born_s: float) -> None:
         """Add tuples and the frontier of a source; waits while too much of it is held."""
+        added = _Added(source, jumbo, frontier, born_s)
         with self._change:
-            if jumbo is not None and (len(jumbo) or jumbo.marks):
-                self._held[source] += 1
-            self._added.append(_Added(source, jumbo, frontier, born_s))
+            self._held[source] += added.is_held
+            self._added.append(added)
             self._change.notify_all()
             self._change.wait_for(lambda: self._closed or self._held[source] < QUOTA)
             if self._closed:
@@ -149,9 +158,10 @@ class SharedGate:
 
     def _merge(self, added: deque[_Added]) -> None:
         """Put deliveries into the gate and append what is ready; one thread at a time does so."""
-        for source, jumbo, frontier, born_s in added:
-            origin = frozenset({Chunk("", source)})
-            self._gate.add(source, self._ports[source], jumbo, frontier, born_s, origin)
+        for each in added:
+            port, origin = self._ports[each.source], Chunk("", each.source)
+            chunks = frozenset({origin} if each.is_held else ())
+            self._gate.add(each.source, port, each.jumbo, each.frontier, each.born_s, chunks)
         release = self._gate.take(most_rows=SMALL_ROWS) if self._gate.has_news() else None
         with self._change:
             if release is not None:

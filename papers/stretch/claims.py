@@ -57,8 +57,8 @@ def figure_4a_claims(found: Contest, machine: Machine) -> list[Claim]:
     within = [p for p in found.points if p.threads <= cores]
     off = [p.rate_per_s / p.model_per_s - 1 for p in within]
     claims = [
-        _faster("figure 4a", virtual, pure),
-        _prompter("figure 4a", virtual, pure),
+        _faster(machine, "figure 4a", virtual, pure),
+        _prompter(machine, "figure 4a", virtual, pure),
         judge_on(
             machine,
             "figure 4a",
@@ -88,8 +88,9 @@ def figure_4b_claims(found: Contest, machine: Machine) -> list[Claim]:
     latencies = [[point.latency_ms for point in way] for way in (virtual, pure)]
     shown = [listed(way, "{:.0f} ms".format) for way in latencies]
     claims = [
-        _faster("figure 4b", virtual, pure),
-        judge(
+        _faster(machine, "figure 4b", virtual, pure),
+        judge_on(
+            machine,
             "figure 4b",
             "V_SN loses a little with more threads, P_SN more",
             f"V_SN loses {lost[0]:.0%}, P_SN {lost[1]:.0%} from 1 to {virtual[-1].threads}",
@@ -130,14 +131,16 @@ def intra_claims(found: Sequence[Intra], single: Single, machine: Machine) -> li
         rule = f"at least {LINEAR:.0%} of proportional growth, up to as many threads as cores"
         linear = judge_on(machine, "figure 5", paper, ours, growth >= wanted, rule)
     return [
-        judge(
+        judge_on(
+            machine,
             "figure 5",
             "one T^P thread behind gates is as fast as a single thread behind buffers",
             f"{gated.rate_per_s:,.0f} against {plain.rate_per_s:,.0f} tuples/s",
             abs(gated.rate_per_s / plain.rate_per_s - 1) <= SIMILAR,
             f"within {SIMILAR:.0%} of each other",
         ),
-        judge(
+        judge_on(
+            machine,
             "figure 5",
             "the single thread's latency is the lower one",
             f"{plain.latency_ms:.0f} ms against {gated.latency_ms:.0f} ms behind gates",
@@ -211,21 +214,31 @@ def _load_claims(name: str, found: Elastic, machine: Machine) -> list[Claim]:
     ]
 
 
-def _faster(where: str, virtual: Sequence[Point], pure: Sequence[Point]) -> Claim:
+def _faster(machine: Machine, where: str, virtual: Sequence[Point], pure: Sequence[Point]) -> Claim:
     ratios = [v.rate_per_s / p.rate_per_s for v, p in zip(virtual, pure, strict=True)]
-    return _better(where, "V_SN has the higher throughput", virtual, ratios, "the throughput")
+    paper = "V_SN has the higher throughput"
+    return _better(machine, where, paper, virtual, ratios, "the throughput")
 
 
-def _prompter(where: str, virtual: Sequence[Point], pure: Sequence[Point]) -> Claim:
+def _prompter(
+    machine: Machine, where: str, virtual: Sequence[Point], pure: Sequence[Point]
+) -> Claim:
     ratios = [p.latency_ms / v.latency_ms for v, p in zip(virtual, pure, strict=True)]
-    return _better(where, "V_SN has the lower latency", virtual, ratios, "lower latency")
+    paper = "V_SN has the lower latency"
+    return _better(machine, where, paper, virtual, ratios, "lower latency")
 
 
 def _better(
-    where: str, paper: str, points: Sequence[Point], ratios: Sequence[float], what: str
+    machine: Machine,
+    where: str,
+    paper: str,
+    points: Sequence[Point],
+    ratios: Sequence[float],
+    what: str,
 ) -> Claim:
     holds = min(ratios) >= 1 - NOISE and ratios[-1] > 1 + NOISE
-    return judge(
+    return judge_on(
+        machine,
         where,
         paper,
         f"{listed(ratios, '{:.2f}×'.format)} ({_counts(points)})",

@@ -34,7 +34,7 @@ from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind, regions
 from anabranch.runtime.channel import Channel
 from anabranch.runtime.gate import Gate, Release
-from anabranch.state.positions import FIRST, Jumbo, Root, end, is_end
+from anabranch.state.positions import FIRST, START, Jumbo, Root, end, is_end
 from papers.claims import cores_here
 from papers.stretch.between_threads import QUOTA, BoundedQueue, Closed, SharedGate
 from papers.stretch.model import LineCosts, fitted, line_rate_on
@@ -124,35 +124,34 @@ class Copied:
     def __init__(self, shape: Shape) -> None:
         """Queues as long as what a gate holds."""
         self._shape = shape
-        room = QUOTA * len(shape.ports)
         self._taken: list[BoundedQueue[_Parcel]] = [
-            BoundedQueue(room) for _ in range(shape.threads)
+            BoundedQueue(len(shape.ports), QUOTA) for _ in range(shape.threads)
         ]
-        self._made = BoundedQueue[_Parcel](QUOTA * shape.threads)
+        self._made = BoundedQueue[_Parcel](shape.threads, QUOTA)
         self._sorters = [_Sorter(shape.ports) for _ in range(shape.threads)]
         self._collector = _Sorter((0,) * shape.threads)
 
     def send(self, source: int, jumbo: Jumbo | None, frontier: Root, born_s: float) -> None:
         """Broadcast: written once for each thread."""
         for queue in self._taken:
-            queue.put(_Parcel.of(source, jumbo, frontier, born_s))
+            queue.put(source, _Parcel.of(source, jumbo, frontier, born_s))
 
     def take(self, thread: int) -> Ready:
         """Read copies until something is ready."""
         sorter = self._sorters[thread]
         while not sorter.has_news():
-            parcel = self._taken[thread].take()
+            parcel = self._taken[thread].take(sorter.behind)
             sorter.add(parcel, parcel.opened(self._shape.schemas[parcel.sender]))
         return sorter.ready()
 
     def deliver(self, thread: int, jumbo: Jumbo | None, frontier: Root, born_s: float) -> None:
         """Written for T^O."""
-        self._made.put(_Parcel.of(thread, jumbo, frontier, born_s))
+        self._made.put(thread, _Parcel.of(thread, jumbo, frontier, born_s))
 
     def collect(self) -> Ready:
         """Read copies until something is ready, and sort it."""
         while not self._collector.has_news():
-            parcel = self._made.take()
+            parcel = self._made.take(self._collector.behind)
             self._collector.add(parcel, parcel.opened(self._shape.out))
         return self._collector.ready()
 
@@ -163,7 +162,7 @@ class Copied:
 
 
 class Buffered:
-    """One T^P thread behind a bounded buffer, and another buffer behind it; nothing is copied."""
+    """One T^P thread behind bounded buffers, and another buffer behind it; nothing is copied."""
 
     name = "single"
 
@@ -177,29 +176,29 @@ class Buffered:
                 "share by a gate instead",
             )
         self._taken: BoundedQueue[tuple[Jumbo | None, _Parcel]] = BoundedQueue(
-            QUOTA * len(shape.ports)
+            len(shape.ports), QUOTA
         )
-        self._made: BoundedQueue[Ready] = BoundedQueue(QUOTA)
+        self._made: BoundedQueue[Ready] = BoundedQueue(1, QUOTA)
         self._sorter = _Sorter(shape.ports)
 
     def send(self, source: int, jumbo: Jumbo | None, frontier: Root, born_s: float) -> None:
-        """Into the buffer, as it is."""
-        self._taken.put((jumbo, _Parcel(source, None, None, frontier, born_s)))
+        """Into the source's buffer, as it is."""
+        self._taken.put(source, (jumbo, _Parcel(source, None, None, frontier, born_s)))
 
     def take(self, thread: int) -> Ready:
-        """Out of the buffer, until something is ready."""
+        """Out of the buffers, until something is ready."""
         while not self._sorter.has_news():
-            jumbo, parcel = self._taken.take()
+            jumbo, parcel = self._taken.take(self._sorter.behind)
             self._sorter.add(parcel, jumbo)
         return self._sorter.ready()
 
     def deliver(self, thread: int, jumbo: Jumbo | None, frontier: Root, born_s: float) -> None:
         """Into the second buffer: one thread's results are in order."""
-        self._made.put(Ready([jumbo], frontier, born_s))
+        self._made.put(0, Ready([jumbo], frontier, born_s))
 
     def collect(self) -> Ready:
         """Out of the second buffer."""
-        return self._made.take()
+        return self._made.take(0)
 
     def close(self) -> None:
         """Close both buffers."""
@@ -231,11 +230,18 @@ class _Sorter:
     def __init__(self, ports: Sequence[int]) -> None:
         self._ports = ports
         self._gate = Gate(max(ports) + 1)
+        self._passed = [START] * len(ports)
         for sender in range(len(ports)):
             self._gate.open(sender)
 
+    @property
+    def behind(self) -> int:
+        """The sender that has come least far: more of any other one would only wait here."""
+        return self._passed.index(min(self._passed))
+
     def add(self, parcel: _Parcel, jumbo: Jumbo | None) -> None:
         port = self._ports[parcel.sender]
+        self._passed[parcel.sender] = parcel.frontier
         self._gate.add(parcel.sender, port, jumbo, parcel.frontier, parcel.born_s)
 
     def has_news(self) -> bool:

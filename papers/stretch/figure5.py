@@ -291,9 +291,17 @@ def single(rate_per_s: float, window_s: float, repeats: int) -> Single:
 
 
 @contextmanager
-def running(flow: Flow, threads: int) -> Iterator[Run]:
-    """A run of the local engine that is stopped at the end."""
-    run = start(flow, engine="local", plan=plan_for(flow, threads))
+def running(flow: Flow, threads: int, pool: int = 0) -> Iterator[Run]:
+    """A run of the local engine that is stopped at the end.
+
+    Args:
+        flow: What runs.
+        threads: How many there are at first.
+        pool: How many there will be at most: STRETCH has a pool of threads (§4), so no change of
+            plan has to start a worker process.
+    """
+    plan = plan_for(flow, threads)
+    run = start(flow, engine="local", plan=plan, workers=max(threads, pool))
     try:
         yield run
     finally:
@@ -426,7 +434,7 @@ def change_load(
     each = greatest_per_s / 2
     pace = Pace([(0.0, START_LOAD * each), (turn_s, load * each)])
     flow, join = joining(pace, window_s, paced=True)
-    with running(flow, threads) as run:
+    with running(flow, threads, target) as run:
         watch = Watch(run, join)
         sleep_until(run, window_s)
         watch.look(threads)
@@ -451,7 +459,7 @@ def switch_often(
     pace = Pace([(0.0, 0.4 * greatest_per_s / 2)])
     flow, join = joining(pace, window_s, paced=True)
     found = []
-    with running(flow, numbers[0]) as run:
+    with running(flow, numbers[0], max(numbers)) as run:
         sleep_until(run, window_s)
         for before, after in pairwise(numbers):
             took = switch(run, before, after)

@@ -6,10 +6,11 @@ from papers.briskstream import figures
 from papers.briskstream import paper as briskstream
 from papers.command import load
 from papers.joker import paper as joker
+from papers.processor_time import Look
 from papers.stretch import paper as stretch
 from tests.papers.briskstream.scripted import dealt_out
 from tests.papers.joker import scripted
-from tests.papers.scripted import reproduction
+from tests.papers.scripted import RESULTS, reproduction
 from tests.sampling import thorough
 
 
@@ -54,3 +55,16 @@ def test_all_of_stretch_is_measured_in_one_go():
     assert [one.threads for one in found.results.intra] == [1, 2]
     assert paper.from_json(paper.to_json(found)) == found
     assert "not comparable" in paper.page(found)
+
+
+def test_others_took_as_much_as_they_did_in_the_worst_section(monkeypatch):
+    def measure(effort, tell):
+        tell("figure 0")
+        return RESULTS["stretch"]()
+
+    looks = iter([Look(0.0, 0.0, 0.0), Look(10.0, 5.0, 0.0), Look(30.0, 5.0, 0.0)])
+    monkeypatch.setattr(Look, "now", staticmethod(lambda: next(looks)))
+    monkeypatch.setattr("papers.paper.cores_here", lambda: 1)
+    paper = replace(load("stretch"), measure=measure)
+    found = paper.reproduce(paper.quick, lambda line: None)
+    assert (found.machine.free_share, found.seconds) == (0.5, 30.0)

@@ -131,7 +131,12 @@ def test_what_fails_while_others_use_the_cores_is_not_held_against_the_paper():
     claim = figure_4a_claims(slow, busy)[2]
     assert claim.verdict.value == NONE
     assert "other programs had 50% of the cores" in claim.rule
-    assert verdicts(intra_claims(intra(1e8, 1.1e8), single(), busy)) == [YES, YES, NONE]
+    worse = contest((0.9, 2.0, 1.0), (1.0, 1.5, 1.0), latency=((9.0,) * 3, (9.0,) * 3))
+    assert verdicts(figure_4a_claims(worse, busy)) == [NONE, NONE, YES, NONE]
+    worse = contest((1.0, 0.5, 0.3), (1.1, 0.6, 0.4), latency=((21.0,) * 3, (300.0,) * 3))
+    assert verdicts(figure_4b_claims(worse, busy)) == [NONE, NONE, NONE, YES]
+    slow = single(gated=(75.0, 9.0))
+    assert verdicts(intra_claims(intra(1e8, 1.1e8), slow, busy)) == [NONE, NONE, NONE]
     late = [Switched(1, 2, 41.0, 2.0, 2.1)]
     up = elastic(taken=1000.0, latency=(30.0, 50.0))
     assert verdicts(elastic_claims(up, DOWN, late, busy)) == [NONE, NONE, YES, YES, NONE, NO]
