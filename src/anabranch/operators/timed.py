@@ -217,6 +217,21 @@ class TimedKernel(Kernel):
         late = elsewhere._take_in(jumbo)
         return elsewhere._admitted_and(late), elsewhere.facts()
 
+    def holds(self, jumbo: Jumbo, passed: int) -> int:
+        """Return how much the source of a slice may have passed before, for the same verdicts.
+
+        Args:
+            jumbo: The slice, of which all times are believed.
+            passed: What its source has passed before at least.
+        """
+        jumbo, _ = self._part_off_outlandish(jumbo)
+        own, before = self._times(jumbo), _marked(jumbo.positions, jumbo.marks, passed)
+        if not len(own):
+            return LAST
+        before[1:] = np.maximum(before[1:], np.maximum.accumulate(own - self._lateness))
+        # A tuple on time stays so up to its own time; how far a late one is behind must not change.
+        return int(np.maximum(own, before[:-1]).min())
+
     def facts(self) -> Facts:
         """Return all that the clock remembers."""
         return {
@@ -236,6 +251,12 @@ class TimedKernel(Kernel):
     def close(self) -> Outputs:
         """Judge what waited for a clock to start; the stream is over."""
         return self._admitted_and(self._take_in_the_rest())
+
+    def finish(self) -> bool:
+        """Note that all sources have ended; return whether no tuple waits that leaves with that."""
+        for source in self.context.sources:
+            self._pass(source, LAST)
+        return self._first is None or not self._first.any()
 
     def let_go(self) -> Outputs:
         """Release all that the clock holds; from now on its slices are judged elsewhere."""
