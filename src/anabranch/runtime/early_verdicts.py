@@ -18,25 +18,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from anabranch.operators.base import Outputs
-from anabranch.operators.timed import Digest, Facts, TimedKernel
+from anabranch.operators.timed import Facts, Judged, TimedKernel
 from anabranch.state.positions import FIRST, LAST, Jumbo, Root, is_end
 
 ASSUMED = ("passed", "last")
 """What a replica assumes of the memory of its clock."""
-
-
-class Judged(NamedTuple):
-    """A slice that was judged by an assumption.
-
-    Attributes:
-        digest: What it does to the clock.
-        assumed: What its source had passed before, as far as the replica knew.
-        holds: Verdicts and counters are the same if its source had passed up to this much.
-    """
-
-    digest: Digest
-    assumed: int
-    holds: int
 
 
 @dataclass(frozen=True)
@@ -79,9 +65,11 @@ class EarlyClock:
         marks = tuple(mark for mark in jumbo.marks if mark.passed < LAST)
         jumbo = Jumbo(jumbo.batch, jumbo.positions, marks)
         facts = self._kernel.facts()
-        outputs, memory = self._kernel.judge(
-            jumbo, facts if self._knows else self._assume(jumbo, facts)
-        )
+        if self._knows:
+            outputs, memory = self._kernel.judge(jumbo, facts)
+        else:
+            outputs, memory, judged = self._kernel.judge_early(jumbo, facts)
+            self._judged.append(judged)
         self._kernel.resume(memory)
         return outputs
 
@@ -95,17 +83,6 @@ class EarlyClock:
         memory = pickle.dumps(facts) if self._knows else None
         last = facts.get("last", FIRST) if is_end(frontier) else None
         return Verdicts(tuple(self._judged), memory, last, waiting)
-
-    def _assume(self, jumbo: Jumbo, facts: Facts) -> Facts:
-        """Assume that all times are plausible, which takes that enough was passed before."""
-        digest = self._kernel.digest(jumbo)
-        if digest.source is None:
-            self._judged.append(Judged(digest, FIRST, FIRST))
-            return facts
-        passed = max(facts.get("passed", {}).get(digest.source, FIRST), digest.needed)
-        holds = self._kernel.holds(jumbo, passed)
-        self._judged.append(Judged(digest, passed, holds))
-        return {**facts, "passed": {digest.source: passed}}
 
 
 class Checked(NamedTuple):
@@ -138,12 +115,11 @@ def check(kernel: TimedKernel, reports: Sequence[Verdicts]) -> Checked | None:
     right = True
     for report in reports:
         entries.append(entry_state(kernel))
-        for digest, assumed, holds in report.slices:
+        for digest, holds in report.slices:
             facts = kernel.facts_for(digest)
             if facts is None:
                 return None
-            passed = facts.get("passed", {}).get(digest.source, FIRST)
-            right = right and assumed <= passed <= holds
+            right = right and facts.get("passed", {}).get(digest.source, FIRST) <= holds
     ends = [report.last for report in reports if report.last is not None]
     if ends:
         if not kernel.finish():
