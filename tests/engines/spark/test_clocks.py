@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 import anabranch as ab
 from anabranch.engines.checkpoint.sinks import OUTBOX
 from anabranch.engines.spark import clocks
 from anabranch.engines.spark.batches import Done
 from anabranch.errors import AnabranchError
+from anabranch.events import Event, Observed
 from anabranch.flow import Flow
 from anabranch.operators.timed import Facts, Judged, TimedKernel
 from anabranch.planning.plan import Plan
@@ -172,6 +174,25 @@ def test_the_next_batch_goes_on_from_what_the_driver_has_written(tmp_path: Path)
     with OneByOne(flow, tmp_path, plans[1]) as run:
         run.to_the_end()
         assert agrees(flow, run)
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_an_observation_counts_the_jobs_that_were_discarded(spark: SparkSession) -> None:
+    flow = flow_of([*range(30), 2, *range(30, 80)], lateness=3)
+    batches = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Observed):
+            batches.append(event.observation)
+
+    plan = wide(flow, 20).with_source("rows", replicas=2)
+    handle = ab.start(flow, plan=plan, session=spark, listener=listen)
+    assert handle.await_termination(100)
+    rows = flow.graph.steps["out"].body.sink.table().to_pylist()
+    assert rows == run_sequential(flow).rows("out")
+    discarded = {batch.batch: batch.times.discarded_jobs for batch in batches}
+    assert [number for number, jobs in discarded.items() if jobs] == [1]
 
 
 LAW = in_soak(240, share=10)
