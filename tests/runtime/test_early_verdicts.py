@@ -168,6 +168,19 @@ def test_a_clock_that_starts_in_doubt_is_judged_in_one_place() -> None:
     assert run(items, 0, 5, [[1, 3]]).serial == 1
 
 
+def test_a_wrong_date_within_a_slice_is_doubted_at_once() -> None:
+    """What is doubted at the end of a slice stays in the memory, which `run` compares."""
+    items = [(0, time, False) for time in (1, 2, 3, 4, 900, 5, 6, 7, 900)]
+    found = run(items, 0, 5, [[2], [1, 3], [1, 2]])
+    assert (found.jobs, found.serial) == (4, 0)
+    assert found.counters.ahead == 2
+
+
+def test_a_slice_that_begins_with_a_wrong_date_is_judged_in_one_place() -> None:
+    items = [(0, time, False) for time in (1, 2, 3, 900, 4, 5)]
+    assert run(items, 0, 5, [[2], [1, 2]]).serial == 1
+
+
 def test_the_end_carries_the_greatest_time_of_all_slices() -> None:
     items = [(0, time, False) for time in (1, 20, 19)]
     alone = Sequential(5, None)

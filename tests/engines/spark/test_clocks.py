@@ -195,7 +195,7 @@ def test_an_observation_counts_the_jobs_that_were_discarded(spark: SparkSession)
     assert [number for number, jobs in discarded.items() if jobs] == [1]
 
 
-LAW = in_soak(240, share=10)
+LAW = in_soak(160, share=10)
 
 
 @st.composite
@@ -286,11 +286,6 @@ def ignore_what_a_slice_doubts(patch: Patch) -> None:
     _change_judged(patch, lambda j: Judged(j.digest._replace(most=LAST), LAST))
 
 
-def forget_what_a_slice_doubts(patch: Patch) -> None:
-    """The clock does not remember what a slice doubts at its end."""
-    _change_judged(patch, lambda j: j._replace(digest=j.digest._replace(doubted=None)))
-
-
 def _change_judged(patch: Patch, change: Callable[[Judged], Judged]) -> None:
     judge_early = TimedKernel.judge_early
 
@@ -354,7 +349,6 @@ MUTATIONS = (
     ignore_how_long_verdicts_hold,
     ignore_what_a_slice_needs,
     ignore_what_a_slice_doubts,
-    forget_what_a_slice_doubts,
     judge_each_slice_by_itself,
     forget_the_memory_of_replica_0,
     forget_all_but_the_memory_of_replica_0,

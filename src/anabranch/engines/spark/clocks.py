@@ -20,10 +20,10 @@ from typing import cast
 from anabranch.engines.checkpoint.sinks import OutboxStage
 from anabranch.engines.checkpoint.state_files import state_name, write_state
 from anabranch.engines.checkpoint.storage import Storage
-from anabranch.engines.spark.job import RemoteTraceback
 from anabranch.engines.spark.layout import StageLayout
 from anabranch.engines.spark.task_inputs import Batch, JobResult, Program
 from anabranch.engines.spark.task_report import StateSaved, StateWritten
+from anabranch.errors import AnabranchError
 from anabranch.operators.timed import Facts, TimedKernel
 from anabranch.runtime.channel import Channel
 from anabranch.runtime.early_verdicts import Checked, check, entry_state
@@ -98,10 +98,8 @@ class ClockChecks:
         """Return what tasks reported; None where one of them has failed, perhaps by a verdict."""
         try:
             return job(layout, batch)
-        except Exception as error:
-            if isinstance(error.__cause__, RemoteTraceback):
-                return None
-            raise
+        except AnabranchError:
+            return None
 
     def _channel(self, batch: Batch, clock: str) -> Channel:
         """Return a replica of a clock that remembers nothing."""
