@@ -24,7 +24,7 @@ from anabranch.flow import Flow
 from anabranch.operators.timed import Facts, Judged, TimedKernel
 from anabranch.planning.plan import Plan
 from anabranch.runtime.early_verdicts import Checked, EarlyClock, Verdicts, check
-from anabranch.state.positions import FIRST, LAST, Jumbo, Root
+from anabranch.state.positions import FIRST, LAST, Jumbo
 from anabranch.testing.compare import difference
 from anabranch.testing.random_plans import random_plan
 from anabranch.testing.sequential import run_sequential
@@ -334,16 +334,6 @@ def keep_what_the_only_task_held(patch: Patch) -> None:
     patch.setattr(EarlyClock, "let_go", lambda self: [None, None])
 
 
-def miss_the_end(patch: Patch) -> None:
-    """The driver does not learn that the stream has ended."""
-    verdicts = EarlyClock.verdicts
-
-    def endless(self: EarlyClock, frontier: Root, *, waiting: bool) -> Verdicts:
-        return replace(verdicts(self, frontier, waiting=waiting), last=None)
-
-    patch.setattr(EarlyClock, "verdicts", endless)
-
-
 MUTATIONS = (
     accept_every_verdict,
     ignore_how_long_verdicts_hold,
@@ -353,7 +343,6 @@ MUTATIONS = (
     forget_the_memory_of_replica_0,
     forget_all_but_the_memory_of_replica_0,
     keep_what_the_only_task_held,
-    miss_the_end,
 )
 ENOUGH = 400
 
