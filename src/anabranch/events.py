@@ -174,6 +174,8 @@ class BatchTimes:
         sink_s: Writing results.
         commit_s: On top of the total: what Spark spent on its own log and commit, in its newest
             progress, which is that of the batch before.
+        discarded_jobs: How many jobs of the batch do not count, since clocks had judged rows before
+            it was known what came before these; their time is part of `fixed_s`.
     """
 
     total_s: float
@@ -184,6 +186,7 @@ class BatchTimes:
     state_s: float
     sink_s: float
     commit_s: float = 0.0
+    discarded_jobs: int = 0
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ class FarTimes:
     def __init__(self, store: ObjectStore, lateness: int, ahead: int) -> None:
         """Nothing is doubted yet."""
         self._store, self._lateness, self._ahead = store, lateness, ahead
+        self.leap = lateness + ahead
 
     def judge(self, source: int, own: Ints, told: Ints) -> tuple[Mask, Ints]:
         """Which times are believed, and what the source has passed behind each, by it alone.
@@ -71,10 +72,10 @@ class FarTimes:
         """
         if not self._any_is_far(own, told):
             if len(own):
-                self._keep(source, None)
+                self.keep(source, None)
             return np.ones(len(own), np.bool_), own - self._lateness
         # Whether a time is believed depends on those before it: one after the other, this once.
-        leap, near = self._lateness + self._ahead, max(self._lateness, self._ahead)
+        leap, near = self.leap, max(self._lateness, self._ahead)
         run, passed = self._known().get(source), FIRST
         believed, shown = [], []
         for time, known in zip(own.tolist(), told.tolist(), strict=False):
@@ -89,7 +90,7 @@ class FarTimes:
                 run = None if convinced else run
             passed = max(passed, reached)
             shown.append(reached)
-        self._keep(source, run)
+        self.keep(source, run)
         return np.array(believed), np.array(shown, np.int64)
 
     def needed(self, own: Ints, told: Ints) -> int:
@@ -101,11 +102,15 @@ class FarTimes:
         """
         before = self._passed_before(own, told)
         alone = own[(before == FIRST) | self._far_from(own, before)]
-        return int(alone.max()) - self._lateness - self._ahead if len(alone) else FIRST
+        return int(alone.max()) - self.leap if len(alone) else FIRST
 
-    def believe(self, source: int) -> None:
-        """Doubt nothing of a source any more: its last time was believed."""
-        self._keep(source, None)
+    def keep(self, source: int, run: Doubted | None) -> None:
+        """Remember which of a source's last times are doubted; None where the last is believed."""
+        known = self._known()
+        if known.get(source) != run:
+            others = {each: kept for each, kept in known.items() if each != source}
+            self._store.bucket(0)[DOUBTED] = others if run is None else {**others, source: run}
+            self._store.touch(0, DOUBTED)
 
     def _any_is_far(self, own: Ints, told: Ints) -> bool:
         """Whether any time is too far ahead of those before it, if all of these are believed."""
@@ -123,17 +128,10 @@ class FarTimes:
 
     def _far_from(self, own: Ints, before: Ints) -> Mask:
         """Which times are too far ahead of what had been passed before them."""
-        leap = self._lateness + self._ahead
-        return own > np.minimum(before, LAST - leap) + leap  # beyond that, nothing can be
+        # Beyond `LAST`, nothing can be.
+        return own > np.minimum(before, LAST - self.leap) + self.leap
 
     def _known(self) -> dict[int, Doubted]:
         memory: dict[Any, Any] = self._store.bucket(0)
         known: dict[int, Doubted] = memory.get(DOUBTED, {})
         return known
-
-    def _keep(self, source: int, run: Doubted | None) -> None:
-        known = self._known()
-        if known.get(source) != run:
-            others = {each: kept for each, kept in known.items() if each != source}
-            self._store.bucket(0)[DOUBTED] = others if run is None else {**others, source: run}
-            self._store.touch(0, DOUBTED)

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from anabranch.columns.key_words import Mask
 from anabranch.columns.schemas import columns_of
 from anabranch.columns.times import CLOCK_YEARS, duration, not_within, time_type, to_times
 from anabranch.errors import BuildError
@@ -43,7 +44,7 @@ from anabranch.operators.clock_sources import (
     source_of,
     sources_of,
 )
-from anabranch.operators.far_times import FarTimes
+from anabranch.operators.far_times import DOUBTED, Doubted, FarTimes
 from anabranch.operators.first_times import FirstTuples
 from anabranch.state.positions import (
     EVERY_PART,
@@ -75,7 +76,7 @@ Facts = Mapping[str | int, Any]
 
 
 class Digest(NamedTuple):
-    """What a slice does to a clock, if all of its times are believed.
+    """What a slice does to a clock whose source has passed a time between two bounds before.
 
     Attributes:
         source: The number of the source that its tuples and marks are about, or NOBODY; None where
@@ -83,7 +84,9 @@ class Digest(NamedTuple):
         rows: How many tuples it has.
         passed: What its source has passed behind it, by the slice alone.
         last: The greatest time that it shows.
-        needed: All its times are believed if its source has passed that much before.
+        needed: The lower bound.
+        most: The upper bound.
+        doubted: The times that are doubted at its end; None where the last one is believed.
     """
 
     source: int | None
@@ -91,6 +94,33 @@ class Digest(NamedTuple):
     passed: int = FIRST
     last: int = FIRST
     needed: int = FIRST
+    most: int = LAST
+    doubted: Doubted | None = None
+
+
+class Judged(NamedTuple):
+    """A slice that was judged before it was known what its source has passed before.
+
+    Attributes:
+        digest: What it does to the clock.
+        holds: Its verdicts and counters are right if its source has passed no more before; the
+            lower bound is that of the digest.
+    """
+
+    digest: Digest
+    holds: int
+
+
+class Bounds(NamedTuple):
+    """Up to what a source may have passed before a slice, that certain things stay the same.
+
+    Attributes:
+        verdicts: All verdicts and counters.
+        plausible: Which times are believed.
+    """
+
+    verdicts: int
+    plausible: int
 
 
 class Timed(Operator):
@@ -147,6 +177,7 @@ class TimedKernel(Kernel):
         self._operator = operator
         self._seen_arrivals = 0
         self._admitted: list[Jumbo] = []
+        self._bounds: Bounds | None = None
         self._first: FirstTuples | None = None
         self._far: FarTimes | None = None
         if (ahead := duration("ahead", operator.ahead, time, context.step)) is not None:
@@ -165,7 +196,10 @@ class TimedKernel(Kernel):
     # Slices that are judged elsewhere
 
     def digest(self, jumbo: Jumbo) -> Digest:
-        """Return what a slice does to the clock; the memory of this kernel does not matter."""
+        """Return what a slice does to the clock if all of its times are believed.
+
+        The memory of this kernel does not matter.
+        """
         jumbo, _ = self._part_off_outlandish(jumbo)
         if not (len(jumbo) or jumbo.marks):
             return Digest(NOBODY, 0)
@@ -194,7 +228,7 @@ class TimedKernel(Kernel):
         if self._first is not None and (source not in passed or self._first.concerns(source)):
             return None
         before = passed.get(source, FIRST)
-        if before < digest.needed:
+        if not digest.needed <= before <= digest.most:
             return None
         facts: dict[str | int, Any] = {
             name: {source: known[source]}
@@ -202,7 +236,7 @@ class TimedKernel(Kernel):
             if source in known
         }
         if digest.rows and self._far is not None:
-            self._far.believe(source)
+            self._far.keep(source, digest.doubted)
         self._extend_to(digest.last)
         self._pass(source, max(before, digest.passed))
         return facts
@@ -212,10 +246,43 @@ class TimedKernel(Kernel):
 
         What is on time is among the outputs, whether it is ready or not.
         """
-        elsewhere = TimedKernel(self.context, self._operator)
-        elsewhere.resume(facts)
+        elsewhere = self._with(facts)
         late = elsewhere._take_in(jumbo)
         return elsewhere._admitted_and(late), elsewhere.facts()
+
+    def judge_early(self, jumbo: Jumbo, facts: Facts) -> tuple[Outputs, Facts, Judged]:
+        """Judge a slice by the facts at an earlier place, and say what that is worth.
+
+        The first time of the slice is assumed to be plausible. Returns its outputs, the facts after
+        it as far as they are known, and what can be checked once the facts before it are known.
+        """
+        digest = self.digest(jumbo)
+        source = digest.source
+        if source is None or source == NOBODY:
+            return *self.judge(jumbo, facts), Judged(digest, LAST)
+        passed: int = facts.get("passed", {}).get(source, FIRST)
+        if digest.rows and self._far is not None:
+            inside, _ = self._part_off_outlandish(jumbo)
+            passed = max(passed, int(self._times(inside)[0]) - self._far.leap)
+        elsewhere = self._with({**facts, "passed": {source: passed}})
+        elsewhere._bounds = Bounds(LAST, LAST)
+        outputs = elsewhere._admitted_and(elsewhere._take_in(jumbo))
+        holds, most = elsewhere._bounds
+        memory = elsewhere.facts()
+        digest = digest._replace(
+            passed=memory["passed"][source],
+            last=memory.get("last", FIRST),
+            needed=passed,
+            most=most,
+            doubted=memory.get(DOUBTED, {}).get(source),
+        )
+        return outputs, memory, Judged(digest, holds)
+
+    def _with(self, facts: Facts) -> TimedKernel:
+        """Return a clock that remembers some facts."""
+        made = TimedKernel(self.context, self._operator)
+        made.resume(facts)
+        return made
 
     def facts(self) -> Facts:
         """Return all that the clock remembers."""
@@ -236,6 +303,12 @@ class TimedKernel(Kernel):
     def close(self) -> Outputs:
         """Judge what waited for a clock to start; the stream is over."""
         return self._admitted_and(self._take_in_the_rest())
+
+    def finish(self) -> bool:
+        """Note that all sources have ended; return whether no tuple waits that leaves with that."""
+        for source in self.context.sources:
+            self._pass(source, LAST)
+        return self._first is None or not self._first.any()
 
     def let_go(self) -> Outputs:
         """Release all that the clock holds; from now on its slices are judged elsewhere."""
@@ -557,8 +630,23 @@ class TimedKernel(Kernel):
         self._pass(source, int(before[-1]))
         least = np.maximum(before[:-1], self._joined().get(source, FIRST))
         behind = own < least
+        if self._bounds is not None:
+            leap = 0 if self._far is None else self._far.leap
+            self._bounds = _bounds(own, before[:-1], believed, leap)
         self._note_behind(least[behind] - own[behind] + self._lateness)
         return believed & ~behind
+
+
+def _bounds(own: Ints, before: Ints, believed: Mask, leap: int) -> Bounds:
+    """Return how much more may have been passed before all of these tuples.
+
+    A tuple on time stays so up to its own time; how far a late one is behind must not change. A
+    time that is doubted must still be too far ahead.
+    """
+    doubted = own[~believed] - leap - 1
+    plausible = int(doubted.min(initial=LAST))
+    same = np.maximum(own, before)[believed]
+    return Bounds(min(plausible, int(same.min(initial=LAST))), plausible)
 
 
 def _rows_of(source: int, sources: Ints) -> Rows:

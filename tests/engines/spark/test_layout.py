@@ -314,6 +314,61 @@ def test_what_only_combines_before_a_deal_runs_where_the_rows_are():
     assert "sum.combine" in joined(found)
 
 
+def clocked(source: object = ROWS) -> Flow:
+    """s → kept → clock → count → out, and what is late → late."""
+    flow = Flow("clocked", buckets=8)
+    kept = flow.source("s", source).filter("kept", lambda batch: [True] * len(batch["k"]))
+    clock = kept.timed("clock", "v")
+    clock.late.sink("late", ab.collect())
+    clock.apply("count", counted).sink("out", ab.collect())
+    return flow
+
+
+def read_by_four(flow: Flow, **replicas: int) -> Plan:
+    return wide(flow, kept=4, **replicas).with_source("s", replicas=4)
+
+
+def test_a_clock_with_several_replicas_is_judged_in_the_tasks_of_its_readers():
+    flow = clocked()
+    found = layout(flow, read_by_four(flow, clock=2, count=3, late=4))
+    assert found.tasks == (4, 3, 1)
+    assert joined(found) == {"kept", "clock", "late"}
+    assert found.stations["clock"].judges_slices
+    assert found.stations["clock"].sliced  # the furthest task says how far event time has come
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_late_rows_of_several_tasks_are_dealt_out_to_another_number_of_sinks(late):
+    flow = clocked()
+    found = layout(flow, read_by_four(flow, clock=4, late=late))
+    assert where(found)["late"][2] == late
+    assert "late" not in joined(found)
+
+
+class Interleaved(Pushed):
+    """Stands for several streams that are read side by side."""
+
+    pushed, interleaved, order = False, True, "arrival"
+
+
+def test_a_clock_has_one_task_where_no_task_can_judge_alone():
+    flow = clocked()
+    plan = read_by_four(flow, clock=4)
+    one_reader = wide(flow, clock=4)
+    elsewhere = plan.with_replicas("kept", 2)
+    interleaved = clocked(Interleaved())
+    for found in (
+        layout(flow, plan, serial_clocks=True),
+        layout(flow, plan, waiting={"clock"}),
+        layout(flow, plan.with_replicas("clock", 1)),
+        layout(flow, one_reader),
+        layout(flow, elsewhere),
+        layout(interleaved, read_by_four(interleaved, clock=4)),
+    ):
+        assert found.stations["clock"].replicas == 1
+        assert found.clocks_in_slices() == []
+
+
 def test_sources_are_side_by_side_in_the_first_stage():
     flow = Flow("two", buckets=8)
     flow.source("a", ROWS).union("both", flow.source("b", ROWS)).sink("out", ab.collect())

@@ -23,7 +23,10 @@ from anabranch.errors import EngineError
 from anabranch.io.offsets import Cursor
 from anabranch.io.sink import PositionRange, Receipt
 from anabranch.operators.base import Counters, SkippedAt
+from anabranch.operators.far_times import Doubted
+from anabranch.operators.timed import Digest, Judged
 from anabranch.runtime.bucket_loads import Loads, OftenKey
+from anabranch.runtime.early_verdicts import Verdicts
 
 names = st.text(max_size=5)
 counts = st.integers(0, 2**63 - 1)
@@ -47,6 +50,12 @@ files = st.builds(StateWritten, st.booleans(), counts, counts)
 positions = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=6).map(tuple)
 ranges = st.builds(PositionRange, positions, positions)
 receipts = st.builds(Receipt, names, counts, st.booleans(), st.none() | ranges)
+times = st.integers(-(2**62), 2**62)
+doubted = st.none() | st.builds(Doubted, times, times, counts)
+digests = st.builds(Digest, st.none() | times, counts, times, times, times, times, doubted)
+judged = st.lists(st.builds(Judged, digests, times), max_size=2).map(tuple)
+memories = st.none() | st.binary(max_size=5)
+verdicts = st.builds(Verdicts, judged, memories, st.none() | times, st.booleans())
 reports = st.builds(
     TaskReport,
     counts,
@@ -74,6 +83,7 @@ reports = st.builds(
         max_size=2,
     ).map(tuple),
     by_name(st.lists(receipts, max_size=2).map(tuple)),
+    by_name(verdicts),
 )
 
 

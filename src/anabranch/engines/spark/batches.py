@@ -3,14 +3,15 @@
 Batch n: log the plan and what is read → one job, whose tasks write state and sink files under
 names of their own → the manifest says which of them count → they become visible. A batch that has
 a log is run as the log says; one that has its manifest already is only made visible again. Who runs
-the job is a parameter: Spark, or a test.
+the job is a parameter: Spark, or a test. Where tasks judge slices of clocks, `clocks.py` has the
+job run again until their verdicts are right.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.engines.checkpoint.checkpoint import Checkpoint
@@ -19,6 +20,7 @@ from anabranch.engines.checkpoint.manifest import BatchLog, Latest, Manifest
 from anabranch.engines.checkpoint.restoring import files_of
 from anabranch.engines.checkpoint.sinks import Sinks
 from anabranch.engines.checkpoint.state_files import StateFile, chain
+from anabranch.engines.spark.clocks import ClockChecks, Job
 from anabranch.engines.spark.intake import Intake, Share, shares_from_json, shares_to_json
 from anabranch.engines.spark.layout import StageLayout
 from anabranch.engines.spark.state_loader import sweep
@@ -30,8 +32,6 @@ from anabranch.operators.base import Counters
 from anabranch.planning.plan import Plan
 
 CLEAN_EVERY = 8
-
-Job = Callable[[StageLayout, Batch], JobResult]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Done:
         manifest: What it committed.
         seconds: From the decision what to read to the results being visible.
         began: When that was, on the monotonic clock.
+        discarded: How many jobs of it do not count, because of wrong verdicts of clocks.
     """
 
     plan: Plan
@@ -57,6 +58,7 @@ class Done:
     manifest: Manifest
     seconds: float
     began: float
+    discarded: int = 0
 
 
 class Batches:
@@ -73,6 +75,7 @@ class Batches:
         self, program: Program, checkpoint: Checkpoint, sinks: Sinks, limit_rows: int | None
     ) -> None:
         self._program, self._checkpoint, self._sinks = program, checkpoint, sinks
+        self._clocks = ClockChecks(program, checkpoint.storage)
         self.intake = Intake(program, limit_rows)
         last = checkpoint.last
         ended = last is not None and last.ended
@@ -115,15 +118,15 @@ class Batches:
             )
         last = self._checkpoint.last
         batch = self._described(version, plan, shares, last)
-        layout = self._program.layout(batch)
-        outcome = job(layout, batch)
-        read = self.intake.advance(shares, outcome.reports)
-        manifest = next_manifest(last, batch, outcome, self.intake, self.batch_zero)
+        ran = self._clocks.run(batch, job)
+        read = self.intake.advance(shares, ran.outcome.reports)
+        manifest = next_manifest(last, batch, ran.outcome, self.intake, self.batch_zero)
         self._checkpoint.publish(manifest)
         self._sinks.commit(manifest, self._checkpoint.require_owned)
         seconds = time.monotonic() - began
         self._clean(manifest)
-        return Done(plan, before, layout, outcome, read, manifest, seconds, began)
+        ended = (read, manifest, seconds, began, ran.discarded)
+        return Done(plan, before, ran.layout, ran.outcome, *ended)
 
     def _happened(self, version: int) -> Manifest | None:
         """The manifest of a batch that is asked for again, which can only be the last one."""

@@ -8,6 +8,7 @@ Tuples stay where they are made
 - if their region has one replica, and so have those that they come from: these share a task;
 - if the region keeps no state, and has as many replicas as its producer; a region that only
   combines before a deal does so wherever the tuples are;
+- if their region is a clock with several replicas, and each task reads a slice of its source;
 - if the region is partitioned by the key by which they were dealt out already, into as many
   replicas with the same buckets. A region without state, whose tuples have to be dealt out in any
   case, is dealt out by the key of the region downstream, if it carries that key unchanged;
@@ -19,6 +20,10 @@ lets a region join them: then their work is done in turn, but none of their tupl
 
 Each task costs something to launch. So a stage has no more of them than Spark runs at once, unless
 one region has more replicas; further regions share tasks, whose replicas work in turn.
+
+A clock judges slices in the tasks of their readers before it is known what the slices before them
+show; `clocks.py` checks the verdicts. Otherwise it has one task, as it has in a batch whose clocks
+are *serial*.
 
 A sink that joined readers knows only how far its own reader has come. While tuples wait at its
 gates, because another engine has read them ahead, it is a stage of its own.
@@ -96,6 +101,11 @@ class RegionStage:
     pushed: bool
     dealt_for: str
 
+    @property
+    def judges_slices(self) -> bool:
+        """Whether it is a clock whose tasks each judge what they have read."""
+        return self.region.kind is RegionKind.CLOCK and self.replicas > 1
+
 
 @dataclass(frozen=True)
 class StageLayout:
@@ -118,6 +128,10 @@ class StageLayout:
         """Links that enter a region."""
         return [link for link in self.links if link.consumer == region]
 
+    def clocks_in_slices(self) -> list[RegionStage]:
+        """The clocks whose tasks each judge what they have read."""
+        return [station for station in self.stations.values() if station.judges_slices]
+
     def dealt_for(self, link: Link) -> Region:
         """The region by whose key and buckets the tuples of a link are dealt out."""
         return self.stations[self.stations[link.consumer].dealt_for].region
@@ -137,7 +151,12 @@ class StageLayout:
 
 
 def layout(
-    flow: Flow, plan: Plan, waiting: Collection[str] = (), slots: int | None = None
+    flow: Flow,
+    plan: Plan,
+    waiting: Collection[str] = (),
+    slots: int | None = None,
+    *,
+    serial_clocks: bool = False,
 ) -> StageLayout:
     """Lay a plan out over stages and tasks.
 
@@ -146,6 +165,7 @@ def layout(
         plan: The plan.
         waiting: Regions at whose gates tuples wait; they join no other.
         slots: Tasks that Spark runs at once; None for any number.
+        serial_clocks: Whether each clock has one task, whatever the plan says.
 
     Example:
         >>> from anabranch.apps import word_count
@@ -156,7 +176,7 @@ def layout(
         >>> layout(flow, plan.with_replicas("count", 3)).tasks
         (1, 3)
     """
-    found = _Layout(flow, plan, waiting)
+    found = _Layout(flow, plan, waiting, serial_clocks)
     for region in regions(flow):
         found.place(region)
     return found.numbered(slots)
@@ -189,8 +209,11 @@ class _Placed:
 class _Layout:
     """Places one region after another, upstream first."""
 
-    def __init__(self, flow: Flow, plan: Plan, waiting: Collection[str]) -> None:
+    def __init__(
+        self, flow: Flow, plan: Plan, waiting: Collection[str], serial_clocks: bool
+    ) -> None:
         self._flow, self._plan, self._waiting = flow, plan, waiting
+        self._serial_clocks = serial_clocks
         self._edges = region_edges(flow, regions(flow))
         self._placed: dict[str, _Placed] = {}
 
@@ -249,9 +272,9 @@ class _Layout:
         return _Tasks(stage, self._replicas(region))
 
     def _replicas(self, region: Region) -> int:
-        """Return how many replicas get tuples; the others of a clock have nothing to judge."""
+        """Return how many replicas get tuples, if these are dealt out."""
         if region.kind is RegionKind.CLOCK:
-            return 1  # the sequencer would have to answer while the batch runs
+            return 1
         return self._plan.region(region.name).replicas
 
     def _tasks_to_join(self, region: Region, entering: Sequence[Edge]) -> _Tasks | None:
@@ -279,6 +302,8 @@ class _Layout:
             return tasks.pushed or tasks.width == replicas or self._only_combines(region)
         if region.kind is RegionKind.SINK and not needs_order(self._flow, region):
             return True
+        if region.kind is RegionKind.CLOCK and self._judges_slices(region, tasks):
+            return True
         if tasks.pushed or tasks.width != replicas:
             return False
         if replicas == 1:
@@ -287,6 +312,17 @@ class _Layout:
             # Each task reads a run of the source's rows, and what it makes of them is a run, too.
             return tasks.stage == 0
         return region.kind is RegionKind.PARTITIONED and self._is_dealt_for(region, edge)
+
+    def _judges_slices(self, clock: Region, tasks: _Tasks) -> bool:
+        """Return whether tasks have slices that a clock may judge without the other slices.
+
+        How far an interleaved source has come depends on all of its parts.
+        """
+        if self._serial_clocks or self._plan.region(clock.name).replicas == 1:
+            return False
+        [source] = sources_of(self._flow, self._flow.graph.steps[clock.name])
+        interleaved = self._flow.sources()[source].interleaved
+        return tasks.stage == 0 and tasks.width > 1 and not interleaved
 
     def _only_combines(self, region: Region) -> bool:
         return all(self._flow.graph.steps[step].body.before_shuffle for step in region.steps)

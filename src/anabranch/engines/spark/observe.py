@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.engines.skipped_rows import skipped_row
 from anabranch.engines.spark.batches import Done
@@ -44,7 +44,9 @@ def observation_of(
         version,
         sum(done.read.values()),
         sum(r.rows for report in reports for found in report.sinks.values() for r in found),
-        batch_times(done.layout, reports, total_s, commit_s),
+        replace(
+            batch_times(done.layout, reports, total_s, commit_s), discarded_jobs=done.discarded
+        ),
         *latency_ms,
         steps,
         pipeline_metrics(plan, reports, total_s),

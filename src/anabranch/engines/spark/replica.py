@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from queue import Queue
 from threading import Lock, Thread
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 import numpy as np
@@ -21,9 +21,11 @@ from anabranch.engines.spark.shuffle_rows import Outbox
 from anabranch.engines.spark.task_inputs import RUN_ROWS, Batch, Program
 from anabranch.engines.spark.task_report import StepWork
 from anabranch.operators.base import Kernel
+from anabranch.operators.timed import Facts, TimedKernel
 from anabranch.planning.regions import Region, RegionKind
 from anabranch.runtime.bucket_loads import BucketLoads, Loads
 from anabranch.runtime.channel import Channel
+from anabranch.runtime.early_verdicts import EarlyClock, Verdicts
 from anabranch.runtime.gate import Gate
 from anabranch.runtime.routing import Router
 from anabranch.state.positions import START, Jumbo, Root, meet
@@ -63,6 +65,10 @@ class TaskReplica:
         self.region = station.region
         self._layout, self._task, self._outbox = layout, task, outbox
         self._entering = self._layout.into(self.region.name)
+        self._entry: Facts | None = None  # replica 0 of a clock has its memory
+        if station.judges_slices and replica > 0:
+            self._entry = batch.entries[self.region.name][replica]
+        self.verdicts: Verdicts | None = None
         self.ordered = program.ordered[self.region.name]
         self.steady = self.ordered or self._comes_in_one_order()
         self.channel: Channel | None = None
@@ -116,7 +122,9 @@ class TaskReplica:
         """All input is there: work on what waited."""
         if self.channel is not None:
             passed = [self._passed(link) for link in self._entering]
-            if self.ordered:
+            if self.station.judges_slices:
+                self._judge_slices(self.channel, passed)
+            elif self.ordered:
                 for link, frontier in zip(self._entering, passed, strict=True):
                     self.gate.add(link.number, link.in_port, None, frontier)
                 most = CHANGELOG_ROWS if self._tells_changes() else RUN_ROWS
@@ -126,6 +134,21 @@ class TaskReplica:
                 self._pipes.put([None] * self._in_ports(), meet(passed))
             self._pipes.close()
             self._condense(most=-1)
+
+    def _judge_slices(self, channel: Channel, passed: Sequence[Root]) -> None:
+        """Judge what this task has read; replica 0 by the memory of the clock."""
+        [step], [link], [frontier], [meter] = channel.kernels, self._entering, passed, self.meters
+        clock = EarlyClock(cast(TimedKernel, channel.kernels[step]), self._entry)
+        self.gate.add(link.number, link.in_port, None, frontier)
+        meter.start()
+        if self.replica == 0:
+            self._send(clock.let_go(), clock.reached(START))
+        for inputs, reached in self.gate.runs(RUN_ROWS):
+            outputs = [None, None] if inputs[0] is None else clock.judge(inputs[0])
+            meter.tap(step, inputs, outputs)
+            self._send(outputs, clock.reached(reached))
+        waiting = self.gate.length()[0] > 0
+        self.verdicts = clock.verdicts(frontier, waiting=waiting)
 
     def pass_on(self) -> None:
         """Tell the next ones how far this station has come."""

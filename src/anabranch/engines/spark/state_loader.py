@@ -81,8 +81,13 @@ class StateLoader:
                     run.gate.preload(port, jumbo)
 
     def save(self, run: TaskReplica) -> StateSaved | None:
-        """Write what changed, cache the rest; None where there is nothing to keep."""
+        """Write what changed, cache the rest; None where there is nothing to keep.
+
+        The memory of a clock whose tasks each judge what they have read is written by the driver.
+        """
         if run.channel is None or not self._remembers(run, run.channel):
+            return None
+        if run.station.judges_slices:
             return None
         with self._meter.of(Work.STATE):
             region, buckets = run.region, buckets_of(run.channel)

@@ -282,6 +282,7 @@ class TaskRun:
             counters={step: kernel.context.counters for step, kernel in kernels.items()},
             state=state,
             sinks=sinks,
+            clocks={s.region.name: s.verdicts for s in stations if s.verdicts is not None},
         )
 
 

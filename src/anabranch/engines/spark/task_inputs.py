@@ -5,6 +5,7 @@ Both go to the Python workers: the program once, by broadcast, the batch with ea
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,6 +23,7 @@ from anabranch.io.sink import Sink
 from anabranch.io.source import Record, Source
 from anabranch.io.splits import Slice
 from anabranch.operators.base import KernelContext
+from anabranch.operators.timed import Facts
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import Region, needs_order, regions
 
@@ -43,7 +45,7 @@ class Program:
 
     def __init__(self, flow: Flow, checkpoint: str, cache: str, slots: int | None = None) -> None:
         self.flow, self.checkpoint, self.cache, self.slots = flow, checkpoint, cache, slots
-        self._layouts: dict[tuple[Plan, frozenset[str]], StageLayout] = {}
+        self._layouts: dict[tuple[Plan, frozenset[str], bool], StageLayout] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """What cannot be worked out again."""
@@ -91,11 +93,10 @@ class Program:
 
     def layout(self, batch: Batch) -> StageLayout:
         """Stages and tasks of a batch."""
-        key = batch.plan, batch.waiting
+        key = plan, waiting, serial = batch.plan, batch.waiting, batch.serial_clocks
         if key not in self._layouts:
-            self._layouts = {
-                key: layout(self.flow, *key, self.slots)
-            }  # plans change rarely, and for good
+            found = layout(self.flow, plan, waiting, self.slots, serial_clocks=serial)
+            self._layouts = {key: found}  # plans change rarely, and for good
         return self._layouts[key]
 
     def packed(self) -> bytes:
@@ -142,6 +143,9 @@ class Batch:
         state: By region.
         records: By source that stamps arrivals, the stamps of what this batch reads.
         arrived: By interleaved source, what to read.
+        entries: By clock whose tasks each judge what they have read, the entry state that each of
+            them assumes.
+        serial_clocks: Whether each clock has one task, whatever the plan says.
     """
 
     version: int
@@ -153,6 +157,8 @@ class Batch:
     state: dict[str, SavedRegion] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     arrived: dict[str, Arrived] = field(default_factory=dict)
+    entries: Mapping[str, Sequence[Facts]] = field(default_factory=dict)
+    serial_clocks: bool = False
 
     @property
     def waiting(self) -> frozenset[str]:

@@ -18,8 +18,9 @@ from anabranch.io.offsets import Cursor
 from anabranch.io.sink import Receipt
 from anabranch.operators.base import Counters
 from anabranch.runtime.bucket_loads import Loads
+from anabranch.runtime.early_verdicts import Verdicts
 
-FORMAT = 3
+FORMAT = 4
 
 
 class Work(StrEnum):
@@ -114,6 +115,7 @@ class TaskReport:
         counters: By step, what it lost on purpose in this batch.
         state: What it saved.
         sinks: By sink that it worked for, what it prepared.
+        clocks: By clock that judged what this task has read, its verdicts.
     """
 
     stage: int
@@ -131,6 +133,7 @@ class TaskReport:
     counters: Mapping[str, Counters] = field(default_factory=dict)
     state: tuple[StateSaved, ...] = ()
     sinks: Mapping[str, tuple[Receipt, ...]] = field(default_factory=dict)
+    clocks: Mapping[str, Verdicts] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Pack the report.
