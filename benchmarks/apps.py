@@ -100,19 +100,24 @@ BATCHES, REPETITIONS = 4, 3
 
 def measure(quick: bool) -> Report:
     report = Report("apps", "Every application, on both engines and beside PySpark")
-    only = [name for name in os.environ.get("APPS_ONLY", "").split(",") if name]
     session = spark()
     try:
         for contest in CONTESTS:
-            if not only or contest.name in only:
+            if wanted(contest.name):
                 compare(report, session, contest, quick)
         if not quick:
             for name in APPS:
-                if not only or name in only:
+                if wanted(name):
                     rate(report, session, name)
     finally:
         session.stop()
     return report
+
+
+def wanted(name: str) -> bool:
+    """Whether an application is among those that APPS_ONLY names; all are where it names none."""
+    only = [each for each in os.environ.get("APPS_ONLY", "").split(",") if each]
+    return not only or name in only
 
 
 # --- beside PySpark ---------------------------------------------------------------------------
