@@ -93,7 +93,7 @@ def plans_for_two(
 def spark_plans_for_one(flow: Flow, rows: Mapping[str, int]) -> list[NamedPlan]:
     """One replica of everything, with sources of so many rows read in some numbers of batches."""
     one = Plan.sequential(flow)
-    return [NamedPlan(f"{n} batches", _in_batches(one, rows, n)) for n in SPARK_BATCHES]
+    return [NamedPlan(f"{n} batches", in_batches(one, rows, n)) for n in SPARK_BATCHES]
 
 
 def spark_plans_for_two(
@@ -127,7 +127,8 @@ def spark_plans_for_two(
     return list(different.values())
 
 
-def _in_batches(plan: Plan, rows: Mapping[str, int], batches: int) -> Plan:
+def in_batches(plan: Plan, rows: Mapping[str, int], batches: int) -> Plan:
+    """The plan with sources of so many rows read in some batches."""
     for source, count in rows.items():
         plan = plan.with_source(source, batch_rows=-(-count // batches))
     return plan
