@@ -72,7 +72,7 @@ class Effort:
     keeps: bool
 
 
-EFFORTS = {"local": Effort(1, 2, 3, keeps=False), "spark": Effort(0.75, 4, 2, keeps=True)}
+EFFORTS = {"local": Effort(1, 2, 3, keeps=False), "spark": Effort(0.5, 4, 2, keeps=True)}
 
 
 @dataclass(frozen=True)
