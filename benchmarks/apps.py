@@ -2,10 +2,11 @@
 
 Rates are rows read per second; on Spark over all micro-batches but the first, on threads over the
 whole run. Applications run under the plan with one replica of everything and under that with as
-many as there are cores; the better one counts, as it would for a policy. PySpark's versions have
-the best of two state stores and of two numbers of partitions, and of the queries where there are
-several. Both sides find their best by one run each, behind one that warms up. Contenders take turns
-in one JVM, each from a fresh checkpoint; the median of the ratios of each round counts.
+many as there are cores, beside PySpark under a few more; the best one counts, as it would for a
+policy. PySpark's versions have the best of two state stores and of two numbers of partitions, and
+of the queries where there are several. Both sides find their best by one run each, behind one that
+warms up. Contenders take turns in one JVM, each from a fresh checkpoint; the median of the ratios
+of each round counts.
 `APPS_ONLY=finance,linear-road` in the environment measures those alone. What Spark says in SQL is
 in `word_count.py` and `spark_sql.py`.
 """
@@ -31,6 +32,7 @@ from apps_data import AppFiles, write_files
 from harness import Report, interleave, main, ratios
 from pyspark.sql import SparkSession
 from spark_baselines import CORES, spark
+from speedup_plans import in_batches, spark_plans_for_two
 
 import anabranch as ab
 from anabranch.apps import APPS
@@ -38,7 +40,7 @@ from anabranch.engines.spark.layout import with_ranges
 from anabranch.flow import Flow
 from anabranch.io.reading_back import read_back
 from anabranch.planning.plan import Plan
-from anabranch.planning.starting import readers_side_by_side, side_by_side
+from anabranch.planning.starting import side_by_side
 
 Candidate = TypeVar("Candidate")
 
@@ -130,7 +132,7 @@ def compare(report: Report, session: SparkSession, contest: Contest, quick: bool
     with tempfile.TemporaryDirectory(prefix="apps-", ignore_cleanup_errors=True) as folder:
         files = write_files(contest.build, Path(folder, "in"), rows * batches, batches)
         turns = Turns(session, files, Path(folder))
-        plans = plans_of(files, files.flow(Path(folder)))
+        plans = all_plans_of(files, files.flow(Path(folder)))
         samples = interleave(
             {
                 "ours": partial(turns.ours, best(plans, turns.ours)),
@@ -229,12 +231,15 @@ def on_threads(files: AppFiles, plan: Plan, folder: Path) -> float:
 
 
 def plans_of(files: AppFiles, flow: Flow) -> list[Plan]:
-    """One of everything, several readers, several of all; a batch is a batch of files."""
-    plans = [Plan.sequential(flow), readers_side_by_side(flow, CORES), side_by_side(flow, CORES)]
-    for source in files.rows:
-        rows = files.batch_rows(source)
-        plans = [plan.with_source(source, batch_rows=rows) for plan in plans]
-    return plans
+    """One of everything, and as many as there are cores; a batch is a batch of files."""
+    plans = [Plan.sequential(flow), side_by_side(flow, CORES)]
+    return [in_batches(plan, files.rows, files.batches) for plan in plans]
+
+
+def all_plans_of(files: AppFiles, flow: Flow) -> list[Plan]:
+    """One of everything, and the plans that a second core is tried with on Spark."""
+    one = in_batches(Plan.sequential(flow), files.rows, files.batches)
+    return [one, *(each.plan for each in spark_plans_for_two(flow, CORES, one, {}))]
 
 
 if __name__ == "__main__":

@@ -268,11 +268,11 @@ def nexmark(
 
 CONTESTS = (
     nexmark("q3", 2.0, 10_000_000, agreement.nexmark_q3, q3),
-    nexmark("q4", 2.0, 4_000_000, agreement.nexmark_q4, q4, writer=averages),
+    nexmark("q4", 2.0, 2_000_000, agreement.nexmark_q4, q4, writer=averages),
     nexmark("q5", 5.0, 4_000_000, agreement.nexmark_q5, q5, q5_by_panes),
     nexmark("q7", 2.5, 4_000_000, agreement.nexmark_q7, q7),
     nexmark("q8", 2.0, 10_000_000, agreement.nexmark_q8, q8_by_windows, q8_by_duplicates),
-    nexmark("q9", 2.0, 4_000_000, agreement.nexmark_q9, q9),
+    nexmark("q9", 2.0, 2_000_000, agreement.nexmark_q9, q9),
     Contest(
         "market",
         market,
