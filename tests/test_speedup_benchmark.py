@@ -155,6 +155,7 @@ def test_a_measurement_is_bound_to_its_cores_and_reads_every_row(name, cores, tm
     assert not list(tmp_path.glob("speedup-out-*"))
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.spark
 def test_one_process_measures_several_plans_on_spark(tmp_path):
     case = CASES["nexmark-q5"]
