@@ -92,7 +92,7 @@ class BoundProcess:
     """A process that is bound to the first few cores and measures one task after another.
 
     What a measurement has warmed up, such as a session of Spark, serves the next one. A process
-    whose measurement fails is over.
+    whose measurement fails is over. Its temporary files go with it.
     """
 
     def __init__(self, cores: int) -> None:
@@ -100,10 +100,17 @@ class BoundProcess:
         if len(bound) < cores:
             raise MeasurementFailed(f"{cores} cores are needed, there are {len(bound)}")
         paths = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+        # Its name is short, since paths of sockets are limited.
+        self._scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - `close` closes it
         self._process = subprocess.Popen(
             [sys.executable, "-c", CHILD.format(cores=bound)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+                "TMPDIR": self._scratch.name,
+                "SPARK_LOCAL_DIRS": self._scratch.name,
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
@@ -146,6 +153,7 @@ class BoundProcess:
         self._kill()
         self._process.communicate()
         self._complaints.close()
+        self._scratch.cleanup()
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -211,7 +219,14 @@ def arguments(task: Task) -> dict[str, Any]:
 
     given: dict[str, Any] = {"engine": task.engine, "plan": Plan.from_json(task.plan)}
     if task.engine == "spark":
-        given |= {"master": f"local[{task.cores},4]", "conf": {"spark.driver.memory": "4g"}}
+        from anabranch.engines.spark.session import active
+
+        given["master"] = f"local[{task.cores},4]"
+        if active() is None:
+            given["conf"] = {
+                "spark.driver.memory": "4g",
+                "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={tempfile.gettempdir()}",
+            }
     return given | dict(task.options)
 
 

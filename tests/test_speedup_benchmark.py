@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -157,7 +158,9 @@ def test_a_measurement_is_bound_to_its_cores_and_reads_every_row(name, cores, tm
 
 @pytest.mark.timeout(300)
 @pytest.mark.spark
-def test_one_process_measures_several_plans_on_spark(tmp_path):
+def test_one_process_measures_several_plans_on_spark_and_leaves_nothing(tmp_path, monkeypatch):
+    scratch = Path(tempfile.mkdtemp())  # `tmp_path` is too long for sockets
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
     case = CASES["nexmark-q5"]
     folder = case.write(tmp_path, 2 * ROWS)
     flow = case.flow(folder, tmp_path / "out")
@@ -168,6 +171,7 @@ def test_one_process_measures_several_plans_on_spark(tmp_path):
             assert (found.cores, found.rows) == (1, sum(rows_of(flow).values()))
             assert found.rows_per_s > 0
             assert found.busy_s["count"] > 0
+    scratch.rmdir()  # refused if anything is left
 
 
 def test_a_measurement_that_fails_says_why(tmp_path):
