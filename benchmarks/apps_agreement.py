@@ -11,6 +11,9 @@ from collections.abc import Callable
 
 import pandas as pd
 
+MOST = 0.5
+"""Of all results, what Spark has to tell before the end of the files."""
+
 Check = Callable[[pd.DataFrame, pd.DataFrame], bool]
 
 
@@ -47,6 +50,35 @@ def nexmark_q7(ours: pd.DataFrame, theirs: pd.DataFrame) -> bool:
     return _windows_agree(ours, highest.assign(window_end=_ends(theirs)))
 
 
+def nexmark_q3(ours: pd.DataFrame, theirs: pd.DataFrame) -> bool:
+    """The same pairs."""
+    return len(ours) == len(theirs) and _among(ours, theirs, 1.0)
+
+
+def nexmark_q4(ours: pd.DataFrame, theirs: pd.DataFrame) -> bool:
+    """Nearly the same averages, of most of the auctions."""
+    last = [each.groupby("category")[["auctions", "avg_price"]] for each in (ours, theirs)]
+    ends, theirs_ends = (each.last().sort_index() for each in last)
+    enough = (theirs_ends["auctions"] >= MOST * ends["auctions"]).all()
+    near = (theirs_ends["avg_price"] / ends["avg_price"] - 1).abs().max() < 0.1
+    return bool(enough) and bool(near) and list(ends.index) == list(theirs_ends.index)
+
+
+def nexmark_q8(ours: pd.DataFrame, theirs: pd.DataFrame) -> bool:
+    """The same people in the windows that Spark tells."""
+    return _among(ours, theirs, MOST)
+
+
+def nexmark_q9(ours: pd.DataFrame, theirs: pd.DataFrame) -> bool:
+    """The same price, time and auction of most winning bids."""
+    return _among(ours, theirs[["auction", "price", "bid_dateTime"]], MOST)
+
+
+def windows(ours: pd.DataFrame, theirs: pd.DataFrame) -> bool:
+    """The same windows, of those that Spark tells."""
+    return _among(ours, theirs, MOST)
+
+
 def _ends(theirs: pd.DataFrame) -> pd.DatetimeIndex:
     return pd.to_datetime([each["end"] for each in theirs["window"]]).tz_localize(None)
 
@@ -62,10 +94,9 @@ def _near(one: float, other: float, share: float) -> bool:
     return abs(one - other) <= share * one
 
 
-CHECKS: dict[str, Check] = {
-    "word-count": word_count,
-    "spike-detection": spike_detection,
-    "finance": finance,
-    "nexmark-q5": nexmark_q5,
-    "nexmark-q7": nexmark_q7,
-}
+def _among(ours: pd.DataFrame, theirs: pd.DataFrame, share: float) -> bool:
+    """All that Spark tells is among ours, and it is at least a share of it."""
+    columns = list(theirs.columns)
+    found = ours[columns].astype(dict(theirs.dtypes))
+    same = theirs.merge(found.drop_duplicates())
+    return len(theirs) >= share * len(ours) and len(same) == len(theirs)

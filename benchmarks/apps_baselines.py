@@ -1,7 +1,6 @@
 """Applications as PySpark's Structured Streaming guide shows how to write them.
 
-What Spark does in SQL is written in SQL's terms: windows with a watermark, one aggregation behind
-another. What SQL cannot say (the last thousand readings, the latest average) is a pandas function
+What SQL cannot say (the last thousand readings, the latest average) is a pandas function
 with state by key, `applyInPandasWithState`, vectorized within a key. State holds bytes where an
 array is meant, since PySpark 4.3 stumbles over arrays there. Rows of a key may come in any order,
 so the function sorts them, as every user has to. All write Parquet by `foreachBatch`.
@@ -9,7 +8,8 @@ so the function sorts them, as every user has to. All write Parquet by `foreachB
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,16 @@ import pandas as pd
 from apps_data import FILES_A_BATCH, AppFiles
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 from spark_baselines import CORES, STORES, parquet_writer, use
 
 Query = Callable[[SparkSession, AppFiles], DataFrame]
 Settings = tuple[str, int]
 """A state store, and how many partitions there are behind a shuffle."""
+
+Version = Callable[[SparkSession, AppFiles, Settings, Path], list[float]]
+"""Runs over all files from a fresh checkpoint: seconds of each batch that had rows."""
 
 SETTINGS: tuple[Settings, ...] = tuple(product(STORES, (CORES, 2 * CORES)))
 
@@ -146,62 +150,76 @@ def finance(session: SparkSession, files: AppFiles) -> DataFrame:
     )
 
 
-def bids(session: SparkSession, files: AppFiles) -> DataFrame:
-    """Bids with a watermark as late as ours."""
-    columns = "auction long, bidder long, price long, dateTime timestamp_ntz, extra string"
-    read_in = read(session, files, "bid", columns)
-    moment = F.col("dateTime").cast("timestamp").alias("dateTime")
-    wanted = read_in.select("auction", "bidder", "price", moment, "extra")
-    return wanted.withWatermark("dateTime", "4 seconds")
+def one_query(query: Query, mode: str, writer: Callable[[Path], Any] = parquet_writer) -> Version:
+    """A version that is one query; `writer` makes what `foreachBatch` calls."""
+
+    def run(session: SparkSession, files: AppFiles, settings: Settings, work: Path) -> list[float]:
+        running = _start(session, query(session, files), mode, settings, writer, work, "out")
+        running.awaitTermination()
+        return [_seconds(each) for each in _full(running)]
+
+    return run
 
 
-def nexmark_q5(session: SparkSession, files: AppFiles) -> DataFrame:
-    """Bids per auction in sliding windows, then the most of each window; ties are one of them."""
-    window = F.window("dateTime", "10 seconds", "2 seconds")
-    return _hottest(bids(session, files).groupBy(window, "auction").count())
+def queries_in_turn(queries: Mapping[str, Query], mode: str) -> Version:
+    """A version that is several queries, by sink, one after another."""
+
+    def run(session: SparkSession, files: AppFiles, settings: Settings, work: Path) -> list[float]:
+        spent = []
+        for sink, query in queries.items():
+            frame = query(session, files)
+            running = _start(session, frame, mode, settings, parquet_writer, work, sink)
+            running.awaitTermination()
+            spent.append([_seconds(each) for each in _full(running)])
+        return [sum(batch) for batch in zip(*spent, strict=True)]
+
+    return run
 
 
-def nexmark_q5_by_panes(session: SparkSession, files: AppFiles) -> DataFrame:
-    """The same, counted by two seconds first: a count goes into five windows, not every bid."""
-    panes = bids(session, files).groupBy(F.window("dateTime", "2 seconds"), "auction").count()
-    window = F.window(F.window_time("window"), "10 seconds", "2 seconds")
-    counts = panes.groupBy(window, "auction").agg(F.sum("count").alias("count"))
-    return _hottest(counts)
+def queries_side_by_side(queries: Mapping[str, Query], mode: str) -> Version:
+    """The same, all at once: the first batches are over when the last of them is."""
+
+    def run(session: SparkSession, files: AppFiles, settings: Settings, work: Path) -> list[float]:
+        running = [
+            _start(session, query(session, files), mode, settings, parquet_writer, work, sink)
+            for sink, query in queries.items()
+        ]
+        for each in running:
+            each.awaitTermination()
+        ends = [[_began(p) + _seconds(p) for p in _full(each)] for each in running]
+        over = [max(batch) for batch in zip(*ends, strict=True)]
+        began = min(_began(_full(each)[0]) for each in running)
+        return [end - before for before, end in zip([began, *over], over, strict=False)]
+
+    return run
 
 
-def _hottest(counts: DataFrame) -> DataFrame:
-    ended = F.window(F.window_time("window"), "2 seconds")
-    return counts.groupBy(ended).agg(F.max(F.struct("count", "auction")).alias("hottest"))
-
-
-def nexmark_q7(session: SparkSession, files: AppFiles) -> DataFrame:
-    """The highest bid of each tumbling window; of equal ones, one."""
-    columns = "price", "bidder", "auction", "dateTime", "extra"
-    highest = F.max(F.struct(*columns)).alias("highest")
-    return bids(session, files).groupBy(F.window("dateTime", "10 seconds")).agg(highest)
-
-
-def run(
+def _start(
     session: SparkSession,
-    query: Query,
+    frame: DataFrame,
     mode: str,
     settings: Settings,
-    files: AppFiles,
+    writer: Callable[[Path], Any],
     work: Path,
-) -> list[float]:
-    """Run a query over all files from a fresh checkpoint: seconds of each batch that had rows."""
+    sink: str,
+) -> StreamingQuery:
     use(session, *settings)
-    running = (
-        query(session, files)
-        .writeStream.outputMode(mode)
-        .foreachBatch(parquet_writer(work / "out"))
-        .option("checkpointLocation", str(work / "checkpoint"))
+    return (
+        frame.writeStream.outputMode(mode)
+        .foreachBatch(writer(work / sink))
+        .option("checkpointLocation", str(work / f"checkpoint-{sink}"))
         .trigger(availableNow=True)
         .start()
     )
-    running.awaitTermination()
-    return [
-        each["durationMs"]["triggerExecution"] / 1000
-        for each in running.recentProgress
-        if each["numInputRows"]
-    ]
+
+
+def _full(query: StreamingQuery) -> list[Any]:
+    return [each for each in query.recentProgress if each["numInputRows"]]
+
+
+def _began(progress: Any) -> float:
+    return datetime.fromisoformat(progress["timestamp"]).timestamp()
+
+
+def _seconds(progress: Any) -> float:
+    return progress["durationMs"]["triggerExecution"] / 1000

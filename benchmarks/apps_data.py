@@ -7,13 +7,13 @@ order of their names, so that every core has one to scan.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 import anabranch as ab
-from anabranch.apps import APPS
 from anabranch.flow import Flow
 from anabranch.graph import Role
 
@@ -27,20 +27,20 @@ class AppFiles:
     """Files of every source of an application.
 
     Attributes:
-        app: Its name.
+        build: Makes its flow; with `rows`, or None for no end.
         folder: Holds a folder for each source.
         rows: How many each source has, over all batches.
         batches: How many micro-batches the files make.
     """
 
-    app: str
+    build: Callable[..., Flow]
     folder: Path
     rows: dict[str, int]
     batches: int
 
     def flow(self, out: Path) -> Flow:
         """The application, reading these files and writing Parquet."""
-        flow = APPS[self.app].build(rows=None)
+        flow = self.build(rows=None)
         sources = {
             name: ab.files(self.folder / name, schema=_schema(flow, name)) for name in self.rows
         }
@@ -52,9 +52,9 @@ class AppFiles:
         return self.rows[source] // self.batches
 
 
-def write_files(app: str, folder: Path, rows: int, batches: int) -> AppFiles:
+def write_files(build: Callable[..., Flow], folder: Path, rows: int, batches: int) -> AppFiles:
     """Write what an application generates for `rows`, or a bit less: batches are alike."""
-    flow = APPS[app].build(rows=rows)
+    flow = build(rows=rows)
     written = {}
     for name in flow.names(Role.SOURCE):
         source = flow.graph.steps[name].body.source
@@ -67,7 +67,7 @@ def write_files(app: str, folder: Path, rows: int, batches: int) -> AppFiles:
                 writer.write_batch(chunk.batch, row_group_size=1 << 18)
             os.utime(path, (FIRST_TIME_S + number, FIRST_TIME_S + number))
         written[name] = a_file * batches * FILES_A_BATCH
-    return AppFiles(app, folder, written, batches)
+    return AppFiles(build, folder, written, batches)
 
 
 def _schema(flow: Flow, source: str) -> object:

@@ -38,18 +38,19 @@ LIBRARIES = ("numpy", "pyarrow", "pyspark", "polars")
 
 @dataclass(frozen=True)
 class Sample:
-    """What repetitions of one case gave: median and quartiles."""
+    """What repetitions of one case gave: median, quartiles, and the values in their order."""
 
     median: float
     low: float
     high: float
+    values: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Sample:
         if len(values) == 1:
-            return cls(values[0], values[0], values[0])
+            return cls(values[0], values[0], values[0], tuple(values))
         low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-        return cls(median, low, high)
+        return cls(median, low, high, tuple(values))
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,16 @@ def interleave(
             if turn >= 0:
                 figures[name].append(figure)
     return {name: Sample.of(values) for name, values in figures.items()}
+
+
+def ratios(ours: Sample, theirs: Sample) -> Sample:
+    """Ours over theirs in each round; what slows the machine down for a while is in both.
+
+    Example:
+        >>> ratios(Sample.of([4.0, 2.0, 9.0]), Sample.of([2.0, 1.0, 3.0])).median
+        2.0
+    """
+    return Sample.of([a / b for a, b in zip(ours.values, theirs.values, strict=True)])
 
 
 def seconds(action: Callable[[], Any]) -> float:

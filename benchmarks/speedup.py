@@ -10,6 +10,10 @@ for two are measured in turn, and the speedup is the median of the ratios of nei
 
 Bytewax is run beside the word count in tuple style, in an environment of its own or by the
 interpreter that BYTEWAX_PYTHON names.
+
+With `--engine spark` the processes are drivers of `local[1]` and `local[2]`, one of each for an
+application, since a session takes long to start and to warm up. Rates are those behind the first
+micro-batch. `speedup_spark.py` is this for `make bench`.
 """
 
 from __future__ import annotations
@@ -29,21 +33,46 @@ from pathlib import Path
 from harness import Report
 from local import bytewax_python
 from speedup_data import CASES, FILES, TUPLES, Case, rows_of
-from speedup_plans import NamedPlan, balanced, batch_sizes, plans_for_one, plans_for_two
-from speedup_report import DISTURBED, HEADER, BaselineDiffers, Row, compared, judge, line
-from speedup_run import MeasurementFailed, Outcome, Task, in_child, wait_for_quiet
+from speedup_plans import (
+    NamedPlan,
+    balanced,
+    batch_sizes,
+    plans_for_one,
+    plans_for_two,
+    spark_plans_for_one,
+    spark_plans_for_two,
+)
+from speedup_report import BARS, DISTURBED, HEADER, BaselineDiffers, Row, compared, judge, line
+from speedup_run import BoundProcess, MeasurementFailed, Outcome, Task, in_child, wait_for_quiet
 
-from anabranch.engines.spark.layout import with_ranges
 from anabranch.flow import Flow
 
 CORES = 2
 REPETITIONS = 3
-SHORT_FILES = 2
 QUICK_PART = 4
 TRIES = 3
-FINALISTS = 3
 BYTEWAX_WORDS = 1_500_000
 """Its rate does not depend on how many there are, and it is tried in six ways."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is run on an engine.
+
+    Attributes:
+        part: Of the rows of a case.
+        short_files: How many files a run reads by which a plan is chosen.
+        finalists: How many plans are run a second time before one is chosen.
+        keeps: Whether a process serves all measurements on as many cores, of one case.
+    """
+
+    part: float
+    short_files: int
+    finalists: int
+    keeps: bool
+
+
+EFFORTS = {"local": Effort(1, 2, 3, keeps=False), "spark": Effort(0.5, 4, 2, keeps=True)}
 
 
 @dataclass(frozen=True)
@@ -83,15 +112,17 @@ class Bench:
     ) -> None:
         self._case, self._engine, self._patience_s = case, engine, patience_s
         self._repetitions = 1 if quick else repetitions
-        self.folder = case.write(root, max(FILES, case.rows // (QUICK_PART if quick else 1)))
+        self._effort = EFFORTS[engine]
+        self._kept: dict[int, BoundProcess] = {}
+        rows = int(case.rows * self._effort.part) // (QUICK_PART if quick else 1)
+        self.folder = case.write(root, max(FILES, rows))
 
     def measure(self, only_one_core: bool) -> Row:
         """Choose plans, then run them in turn."""
         reading = in_child(Task(self._case.name, str(self.folder), FILES))
         flow = self._case.flow(self.folder, self.folder / "out")
-        sizes = batch_sizes(self._engine, rows_of(flow))
-        one = self._best(plans_for_one(flow, sizes), cores=1)
-        two = None if only_one_core else self._best_for_two(self._for_two(flow, sizes, one))
+        one = self._best(self._for_one(flow), cores=1)
+        two = None if only_one_core else self._best_for_two(self._for_two(flow, one))
         singles, doubles = [], []
         for _ in range(self._repetitions):
             singles.append(self._full(one.plan, 1))
@@ -107,6 +138,7 @@ class Bench:
             _median(singles, "switches_per_s"),
             _median(singles, "kernel_share"),
             min(each.disturbed_share for each in singles),
+            timed=any(kind.time is not None for kind in flow.resolve().types.values()),
         )
         if two is None:
             return row
@@ -129,12 +161,17 @@ class Bench:
             tried.append(self._run(plan, cores, FILES))
         return min(tried, key=lambda each: each.disturbed_share)
 
-    def _for_two(self, flow: Flow, sizes: Sequence[int], one: Choice) -> list[NamedPlan]:
-        usual = one.plan.plan.sources[0].batch_rows
-        plans = plans_for_two(flow, CORES, sizes, usual, one.outcome.busy_s)
-        if self._engine != "spark":
-            return plans
-        return [replace(each, plan=with_ranges(flow, each.plan)) for each in plans]
+    def _for_one(self, flow: Flow) -> list[NamedPlan]:
+        if self._engine == "spark":
+            return spark_plans_for_one(flow, rows_of(flow))
+        return plans_for_one(flow, batch_sizes(rows_of(flow)))
+
+    def _for_two(self, flow: Flow, one: Choice) -> list[NamedPlan]:
+        plan, busy_s = one.plan.plan, one.outcome.busy_s
+        if self._engine == "spark":
+            return spark_plans_for_two(flow, CORES, plan, busy_s)
+        sizes, usual = batch_sizes(rows_of(flow)), plan.sources[0].batch_rows
+        return plans_for_two(flow, CORES, sizes, usual, busy_s)
 
     def _best_for_two(self, plans: Sequence[NamedPlan]) -> Choice:
         best = self._best(plans, cores=CORES)
@@ -153,21 +190,37 @@ class Bench:
         tried = []
         for plan in plans:
             try:
-                tried.append(Choice(plan, self._run(plan, cores, SHORT_FILES)))
+                tried.append(Choice(plan, self._run(plan, cores, self._effort.short_files)))
             except MeasurementFailed as error:
                 say(f"{self._case.name} on {cores}, {plan.name}: {error}")
                 last = error
         if not tried:
             raise MeasurementFailed(f"no plan of {self._case.name} works: {last}")
-        fastest = sorted(tried, key=_rate, reverse=True)[:FINALISTS]
+        fastest = sorted(tried, key=_rate, reverse=True)[: self._effort.finalists]
         if len(fastest) > 1:
-            again = [Choice(c.plan, self._run(c.plan, cores, SHORT_FILES)) for c in fastest]
+            files = self._effort.short_files
+            again = [Choice(c.plan, self._run(c.plan, cores, files)) for c in fastest]
             fastest = [min(pair, key=_rate) for pair in zip(fastest, again, strict=True)]
         return max(fastest, key=_rate)
 
     def _run(self, plan: NamedPlan, cores: int, files: int) -> Outcome:
         place = self._case.name, str(self.folder), files
-        return in_child(Task(*place, cores, self._engine, plan.plan.to_json(), plan.options))
+        task = Task(*place, cores, self._engine, plan.plan.to_json(), plan.options)
+        if not self._effort.keeps:
+            return in_child(task)
+        process = self._kept.pop(cores, None) or BoundProcess(cores)
+        try:
+            outcome = process.measure(task)
+        except BaseException:
+            process.close()
+            raise
+        self._kept[cores] = process
+        return outcome
+
+    def close(self) -> None:
+        """End the processes that were kept."""
+        for process in self._kept.values():
+            process.close()
 
 
 def measure(options: argparse.Namespace, root: Path) -> tuple[dict[str, Row], Report]:
@@ -192,6 +245,7 @@ def measure(options: argparse.Namespace, root: Path) -> tuple[dict[str, Row], Re
         except (MeasurementFailed, BaselineDiffers) as error:
             say(f"{name}: {error}")
         finally:
+            bench.close()
             if options.data is None:
                 shutil.rmtree(bench.folder)
     bytewax = None
@@ -200,7 +254,8 @@ def measure(options: argparse.Namespace, root: Path) -> tuple[dict[str, Row], Re
             bytewax = bytewax_tuples_per_s(root)
         except (OSError, subprocess.SubprocessError) as error:
             say(f"no rate of Bytewax: {error}")
-    return found, judge(found, bytewax, [name for name in options.apps if name not in found])
+    failed = [name for name in options.apps if name not in found]
+    return found, judge(found, bytewax, failed, BARS[options.engine])
 
 
 def bytewax_tuples_per_s(root: Path) -> float:

@@ -1,22 +1,30 @@
-"""The plans that `speedup.py` chooses from: those for one core, and those for two."""
+"""The plans that `speedup.py` chooses from: those for one core, and those for two.
+
+The local engine places regions on workers; Spark lays a plan out itself, so there replicas are all
+that plans differ in. On Spark a batch has the same share of every source.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from anabranch.engines.spark.layout import with_ranges
 from anabranch.flow import Flow
 from anabranch.planning.bucket_map import rebalance_by_load
 from anabranch.planning.plan import Plan
 from anabranch.planning.regions import RegionKind, region_edges, regions
-from anabranch.planning.starting import side_by_side
+from anabranch.planning.starting import readers_side_by_side, side_by_side
 
 LOCAL_BATCH_ROWS = (16_384, 65_536, 262_144)
 LEAST_BATCHES = 16
 """Fewer batches than these would leave nothing to do side by side."""
-SPARK_BATCHES = (16, 8, 4)
+SPARK_BATCHES = (8, 4)
+"""In how many batches Spark reads everything; there is work for some seconds in all."""
+BUSY_SHARE = 0.1
+"""From this part of all work on, a region is busy."""
 MOST_PLANS = 8
 IMBALANCE = 0.02
 MOST_REGIONS = 12
@@ -34,12 +42,9 @@ class NamedPlan:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def batch_sizes(engine: str, rows: Mapping[str, int]) -> list[int]:
+def batch_sizes(rows: Mapping[str, int]) -> list[int]:
     """Rows a batch that are worth a try, ascending, for sources of so many rows."""
-    largest = max(rows.values())
-    if engine == "spark":
-        return sorted({max(1, largest // batches) for batches in SPARK_BATCHES})
-    most = max(1, largest // LEAST_BATCHES)
+    most = max(1, max(rows.values()) // LEAST_BATCHES)
     sizes = (max(1, most // 4), most) if most <= LOCAL_BATCH_ROWS[0] else LOCAL_BATCH_ROWS
     return sorted({min(size, most) for size in sizes})
 
@@ -83,6 +88,69 @@ def plans_for_two(
         if all((each.plan, each.options) != (known.plan, known.options) for known in different):
             different.append(each)
     return different[: MOST_PLANS - 1]
+
+
+def spark_plans_for_one(flow: Flow, rows: Mapping[str, int]) -> list[NamedPlan]:
+    """One replica of everything, with sources of so many rows read in some numbers of batches."""
+    one = Plan.sequential(flow)
+    return [NamedPlan(f"{n} batches", in_batches(one, rows, n)) for n in SPARK_BATCHES]
+
+
+def spark_plans_for_two(
+    flow: Flow, cores: int, best: Plan, busy_s: Mapping[str, float]
+) -> list[NamedPlan]:
+    """At most `MOST_PLANS` - 1 plans for several cores; `balanced` makes the last one of the best.
+
+    Args:
+        flow: What is planned.
+        cores: How many there are.
+        best: The plan that was best on one core; its batches are kept.
+        busy_s: Seconds that each step took there.
+    """
+    readers = readers_side_by_side(flow, cores)
+    wide = side_by_side(flow, cores)
+    plans = {
+        "readers": readers,
+        "readers and clocks": _widened(flow, readers, cores, {RegionKind.CLOCK}),
+        "readers and busiest": replicate_busiest(flow, readers, cores, busy_s),
+        "readers and busy": _busy_widened(flow, readers, cores, busy_s),
+        "busiest": replicate_busiest(flow, best, cores, busy_s),
+        "all but sinks": _widened(flow, readers, cores, set(RegionKind) - {RegionKind.SINK}),
+        "everything": wide,
+    }
+    different: dict[str, NamedPlan] = {}
+    for name, plan in plans.items():
+        for source in best.sources:
+            plan = plan.with_source(source.source, batch_rows=source.batch_rows)
+        plan = with_ranges(flow, plan)
+        different.setdefault(plan.to_json(), NamedPlan(name, plan))
+    return list(different.values())
+
+
+def in_batches(plan: Plan, rows: Mapping[str, int], batches: int) -> Plan:
+    """The plan with sources of so many rows read in some batches."""
+    for source, count in rows.items():
+        plan = plan.with_source(source, batch_rows=-(-count // batches))
+    return plan
+
+
+def _widened(flow: Flow, plan: Plan, replicas: int, kinds: Collection[RegionKind]) -> Plan:
+    """The plan with several replicas of all regions of some kinds that may have them."""
+    for region in regions(flow):
+        if region.kind in kinds and region.kind is not RegionKind.SOURCE and region.replicable:
+            most = region.buckets if region.mapped else replicas
+            plan = plan.with_replicas(region.name, min(replicas, most))
+    return plan
+
+
+def _busy_widened(flow: Flow, plan: Plan, replicas: int, busy_s: Mapping[str, float]) -> Plan:
+    """The plan with several replicas of every region that takes much of the time."""
+    for region in regions(flow):
+        spent_s = sum(busy_s.get(step, 0.0) for step in region.steps)
+        busy = spent_s >= BUSY_SHARE * sum(busy_s.values())
+        if busy and region.replicable and region.kind is not RegionKind.SOURCE:
+            plan = plan.with_replicas(region.name, replicas)
+    return plan
 
 
 def balanced(best: NamedPlan, bucket_rows: Mapping[str, Sequence[int]]) -> NamedPlan | None:

@@ -1,6 +1,6 @@
-"""One measurement of `speedup.py`, in a process of its own that may use some cores only.
+"""Measurements of `speedup.py`, in processes of their own that may use some cores only.
 
-The process gets a `Task` as JSON on its standard input, and prints an `Outcome` as its last line.
+A process gets a `Task` as JSON on each line of its standard input, and prints an `Outcome` for it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -26,6 +27,9 @@ from papers.processor_time import cores_busy_s, usage
 HERE = Path(__file__).parent
 TIMEOUT_S = 300
 READ_ROWS = 1 << 16
+WARM_BATCHES = 24
+"""Before the first measurement on Spark: on one core the JVM needed 250 ms of processor time for a
+batch at first and 120 ms after fifty, since it compiles what runs often."""
 QUIET_SHARE = 0.1
 CHILD = "import os; os.sched_setaffinity(0, {cores}); import speedup_run; speedup_run.main()"
 """Bound before anything is imported, so that no library counts cores that it may not use."""
@@ -85,43 +89,100 @@ class MeasurementFailed(Exception):
     """The process ended without an outcome."""
 
 
-def in_child(task: Task) -> Outcome:
-    """Measure in a process that is bound to as many cores as the task says."""
-    cores = first_cores(task.cores)
-    if len(cores) < task.cores:
-        raise MeasurementFailed(f"{task.cores} cores are needed, there are {len(cores)}")
-    paths = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
-    with subprocess.Popen(
-        [sys.executable, "-c", CHILD.format(cores=cores)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as child:
+class BoundProcess:
+    """A process that is bound to the first few cores and measures one task after another.
+
+    What a measurement has warmed up, such as a session of Spark, serves the next one. A process
+    whose measurement fails is over. Its temporary files go with it.
+    """
+
+    def __init__(self, cores: int) -> None:
+        bound = first_cores(cores)
+        if len(bound) < cores:
+            raise MeasurementFailed(f"{cores} cores are needed, there are {len(bound)}")
+        paths = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+        # Its name is short, since paths of sockets are limited.
+        self._scratch = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - `close` closes it
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", CHILD.format(cores=bound)],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+                "TMPDIR": self._scratch.name,
+                "SPARK_LOCAL_DIRS": self._scratch.name,
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> BoundProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def measure(self, task: Task) -> Outcome:
+        """Measure a task; raises MeasurementFailed with the last line of what went wrong."""
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            self._kill()
+
+        timer = threading.Timer(TIMEOUT_S, give_up)
+        timer.start()
         try:
-            told, complaints = child.communicate(json.dumps(asdict(task)), TIMEOUT_S)
-        except subprocess.TimeoutExpired as error:
-            raise MeasurementFailed(f"no outcome after {TIMEOUT_S} s") from error
+            with suppress(BrokenPipeError):
+                print(json.dumps(asdict(task)), file=self._process.stdin, flush=True)
+            answer = self._process.stdout.readline()
         finally:
-            with suppress(ProcessLookupError):  # whatever it started must not outlive it
-                os.killpg(child.pid, signal.SIGKILL)
-    if child.returncode:
-        ended = f"ended with {child.returncode} and said nothing"
-        raise MeasurementFailed((complaints.strip() or ended).splitlines()[-1])
-    return Outcome(**json.loads(told.splitlines()[-1]))
+            timer.cancel()
+        if answer:
+            return Outcome(**json.loads(answer))
+        if late.is_set():
+            raise MeasurementFailed(f"no outcome after {TIMEOUT_S} s")
+        ended = f"ended with {self._process.wait(TIMEOUT_S)} and said nothing"
+        self._complaints.seek(0)
+        raise MeasurementFailed((self._complaints.read().strip() or ended).splitlines()[-1])
+
+    def close(self) -> None:
+        """End the process, and whatever it started."""
+        self._kill()
+        self._process.communicate()
+        self._complaints.close()
+        self._scratch.cleanup()
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def in_child(task: Task) -> Outcome:
+    """Measure in a process of its own."""
+    with BoundProcess(task.cores) as process:
+        return process.measure(task)
 
 
 def main() -> None:
-    """Measure what standard input asks for."""
-    task = Task(**json.load(sys.stdin))
-    out = tempfile.mkdtemp(prefix="speedup-out-", dir=Path(task.folder).parent)
-    try:
-        outcome = run(task, Path(out)) if task.plan else read(task, Path(out))
-    finally:
-        shutil.rmtree(out, ignore_errors=True)
-    print(json.dumps(asdict(outcome)))
+    """Measure what each line of standard input asks for; only the first task warms up."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    warm = False
+    for line in sys.stdin:
+        task = Task(**json.loads(line))
+        out = tempfile.mkdtemp(prefix="speedup-out-", dir=Path(task.folder).parent)
+        try:
+            if task.plan and not warm:
+                warm_up(task, Path(out))
+                warm = True
+            outcome = run(task, Path(out)) if task.plan else read(task, Path(out))
+        finally:
+            shutil.rmtree(out, ignore_errors=True)
+        print(json.dumps(asdict(outcome)), file=answers, flush=True)
 
 
 def read(task: Task, out: Path) -> Outcome:
@@ -139,19 +200,43 @@ def read(task: Task, out: Path) -> Outcome:
     return Outcome(rows, rows / (time.perf_counter() - start_s), usable_cores())
 
 
+def warm_up(task: Task, out: Path) -> None:
+    """Run the first file of each source; on Spark in many batches."""
+    from speedup_data import CASES, rows_of
+    from speedup_plans import in_batches
+
+    import anabranch as ab
+
+    flow = CASES[task.case].flow(Path(task.folder), out / "warm", 1)
+    given = arguments(task)
+    if task.engine == "spark":
+        given["plan"] = in_batches(given["plan"], rows_of(flow), WARM_BATCHES)
+    ab.run(flow, **given)
+
+
+def arguments(task: Task) -> dict[str, Any]:
+    """Arguments of `ab.run`."""
+    from anabranch.planning.plan import Plan
+
+    given: dict[str, Any] = {"engine": task.engine, "plan": Plan.from_json(task.plan)}
+    if task.engine == "spark":
+        from anabranch.engines.spark.session import active
+
+        given["master"] = f"local[{task.cores},4]"
+        if active() is None:
+            given["conf"] = {
+                "spark.driver.memory": "4g",
+                "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={tempfile.gettempdir()}",
+            }
+    return given | dict(task.options)
+
+
 def run(task: Task, out: Path) -> Outcome:
-    """Run the first file of each source to warm up, then all of them."""
+    """Run all files of a task."""
     from speedup_data import CASES, rows_of
 
     import anabranch as ab
     from anabranch.events import Event, Observed
-    from anabranch.planning.plan import Plan
-
-    case, plan = CASES[task.case], Plan.from_json(task.plan)
-    options: dict[str, Any] = {"engine": task.engine, "plan": plan, **task.options}
-    if task.engine == "spark":
-        options |= {"master": f"local[{task.cores},4]", "conf": {"spark.driver.memory": "4g"}}
-    ab.run(case.flow(Path(task.folder), out / "warm", 1), **options)
 
     seen: list[tuple[float, int]] = []
     busy_s: Counter[str] = Counter()
@@ -172,16 +257,18 @@ def run(task: Task, out: Path) -> Outcome:
                     before = bucket_rows.get(region.region, [0] * len(region.bucket_rows))
                     bucket_rows[region.region] = list(map(add, before, region.bucket_rows))
 
-    flow = case.flow(Path(task.folder), out / "run", task.files)
+    flow = CASES[task.case].flow(Path(task.folder), out / "run", task.files)
     before, busy_before_s, start_s = usage(), cores_busy_s(), time.perf_counter()
-    result = ab.run(flow, listener=note, **options)
+    result = ab.run(flow, listener=note, **arguments(task))
     spent, all_s = usage() - before, cores_busy_s() - busy_before_s
     elapsed_s = time.perf_counter() - start_s
     expected = sum(rows_of(flow).values())
     if not result.ended or result.rows_in != expected:
         raise AssertionError(f"{result.rows_in} rows were read, {expected} were due")
     rate = result.rate_per_s
-    if task.engine == "spark" and len(seen) > 1:  # its first batch still warms up
+    if task.engine == "spark":  # a query's first batch is slower
+        if len(seen) < 2:
+            raise AssertionError("one batch read all rows: none is left behind the first")
         rate = sum(rows for _, rows in seen[1:]) / (seen[-1][0] - seen[0][0])
     cpu_s = spent.user_s + spent.kernel_s
     return Outcome(

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -26,9 +27,11 @@ from speedup_plans import (
     plans_for_one,
     plans_for_two,
     replicate_busiest,
+    spark_plans_for_one,
+    spark_plans_for_two,
 )
-from speedup_report import BaselineDiffers, Row, compared, judge
-from speedup_run import MeasurementFailed, Task, in_child
+from speedup_report import BARS, BaselineDiffers, Row, compared, judge
+from speedup_run import BoundProcess, MeasurementFailed, Task, in_child
 
 ROWS = 4_000
 
@@ -83,17 +86,44 @@ def test_regions_are_cut_apart_where_both_workers_have_as_much_to_do(costs, upst
 
 
 @pytest.mark.parametrize(
-    ("engine", "rows", "sizes"),
+    ("rows", "sizes"),
     [
-        ("local", 10_000_000, [16_384, 65_536, 262_144]),
-        ("local", 800_000, [16_384, 50_000]),
-        ("local", 28_800, [450, 1_800]),
-        ("local", 8, [1]),
-        ("spark", 1_600_000, [100_000, 200_000, 400_000]),
+        (10_000_000, [16_384, 65_536, 262_144]),
+        (800_000, [16_384, 50_000]),
+        (28_800, [450, 1_800]),
+        (8, [1]),
     ],
 )
-def test_batches_leave_something_to_do_side_by_side(engine, rows, sizes):
-    assert batch_sizes(engine, {"small": 1, "large": rows}) == sizes
+def test_batches_leave_something_to_do_side_by_side(rows, sizes):
+    assert batch_sizes({"small": 1, "large": rows}) == sizes
+
+
+def test_a_batch_of_spark_has_the_same_share_of_every_source():
+    flow = app("nexmark-q9").build()
+    plans = spark_plans_for_one(flow, {"auction": 600, "bid": 9_201})
+    read = [[source.batch_rows for source in each.plan.sources] for each in plans]
+    assert read == [[75, 1_151], [150, 2_301]]
+
+
+@pytest.mark.parametrize("name", ["word-count", "linear-road", "nexmark-q0", "nexmark-q9"])
+def test_plans_of_spark_for_two_cores_differ_are_valid_and_keep_the_batches(name):
+    flow = app(name).build()
+    best = Plan.sequential(flow)
+    for source in best.sources:
+        best = best.with_source(source.source, batch_rows=300)
+    plans = spark_plans_for_two(flow, 2, best, {})
+    assert 2 <= len(plans) < MOST_PLANS
+    assert len({each.plan.to_json() for each in plans}) == len(plans)
+    for each in plans:
+        each.plan.validate(flow)
+        assert all(source.batch_rows == 300 for source in each.plan.sources)
+
+
+def test_every_busy_region_gets_replicas_on_spark():
+    flow = app("word-count").build()
+    plans = spark_plans_for_two(flow, 2, Plan.sequential(flow), {"split": 1.0, "count": 8.0})
+    [busy] = [each.plan for each in plans if each.name == "readers and busiest"]
+    assert {each.region for each in busy.regions if each.replicas > 1} == {"split", "count"}
 
 
 @pytest.mark.parametrize("name", ["finance", TUPLES, ANY_PAIR])
@@ -124,6 +154,24 @@ def test_a_measurement_is_bound_to_its_cores_and_reads_every_row(name, cores, tm
     assert found.switches_per_s > 0
     assert 0 <= found.kernel_share < 1
     assert not list(tmp_path.glob("speedup-out-*"))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.spark
+def test_one_process_measures_several_plans_on_spark_and_leaves_nothing(tmp_path, monkeypatch):
+    scratch = Path(tempfile.mkdtemp())  # `tmp_path` is too long for sockets
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    case = CASES["nexmark-q5"]
+    folder = case.write(tmp_path, 2 * ROWS)
+    flow = case.flow(folder, tmp_path / "out")
+    with BoundProcess(1) as process:
+        for plan in spark_plans_for_one(flow, rows_of(flow)):
+            task = Task(case.name, str(folder), FILES, 1, "spark", plan.plan.to_json())
+            found = process.measure(task)
+            assert (found.cores, found.rows) == (1, sum(rows_of(flow).values()))
+            assert found.rows_per_s > 0
+            assert found.busy_s["count"] > 0
+    scratch.rmdir()  # refused if anything is left
 
 
 def test_a_measurement_that_fails_says_why(tmp_path):
@@ -171,7 +219,7 @@ def row(up, over=None):
 def test_bars_hold_where_every_application_gains():
     found = {"a": row(1.2), "b": row(1.6, over=1.0), "c": row(1.9)}
     found |= {TUPLES: row(1.7), ANY_PAIR: row(1.6)}
-    bars = judge(found, 8e4, []).bars
+    bars = judge(found, 8e4, [], BARS["local"]).bars
     assert {key: bar.value for key, bar in bars.items()} == pytest.approx(
         {
             "median_speedup": 1.6,
@@ -186,7 +234,19 @@ def test_bars_hold_where_every_application_gains():
 
 
 def test_an_application_that_loses_or_fails_breaks_a_bar():
-    assert not judge({"a": row(0.9), "b": row(2.0)}, None, []).bars["least_speedup"].holds
-    assert not judge({"a": row(2.0)}, None, ["b"]).bars["least_speedup"].holds
-    slower = judge({"a": row(2.0, over=0.8)}, None, [])
+    bars = BARS["local"]
+    lost = judge({"a": row(0.9), "b": row(2.0)}, None, [], bars)
+    assert not lost.bars["least_speedup"].holds
+    assert not judge({"a": row(2.0)}, None, ["b"], bars).bars["least_speedup"].holds
+    slower = judge({"a": row(2.0, over=0.8)}, None, [], bars)
     assert not slower.bars["least_one_core_over_baseline"].holds
+
+
+def test_on_spark_each_timed_application_is_held_against_a_bar():
+    timed = {name: replace(row(up), timed=True) for name, up in (("a", 1.3), ("b", 1.9))}
+    bars = judge({**timed, "c": row(1.1), "d": row(1.9)}, None, [], BARS["spark"]).bars
+    values = {key: bar.value for key, bar in bars.items()}
+    assert values == pytest.approx({"median_speedup": 1.6, "least_timed_speedup": 1.3})
+    assert all(bar.holds for bar in bars.values())
+    failed = judge(timed, None, ["c"], BARS["spark"]).bars
+    assert not failed["least_timed_speedup"].holds
