@@ -47,7 +47,6 @@ class Serial(Enum):
     KEY_ORDER = "keeps the order of each key only"
     EVENT_TIME = "writes in the order of event time"
     CHANGELOG = "takes a changelog"
-    SEVERAL_SOURCES = "takes rows of several sources"
     DATAFRAMES = "takes DataFrames"
     STAGED = "gets its rows in the process that started the run"
     """Replicas of such a sink are allowed, and make nothing faster."""
@@ -136,7 +135,7 @@ def _loses_key_order(found: list[Region], sink: Step) -> bool:
 def _why_one_writer(flow: Flow, sink: Step) -> Serial | None:
     """Return why replicas of a sink cannot take ranges of positions in turn, or gain nothing.
 
-    Ranges are counted in the rows of one source, and a changelog needs only the order of each key.
+    Ranges are counted in the rows of sources, and a changelog needs only the order of each key.
     Rows of a staged sink pass the driver in any case.
     """
     types = [flow.resolve().types[given] for given in sink.inputs if given is not None]
@@ -144,7 +143,6 @@ def _why_one_writer(flow: Flow, sink: Step) -> Serial | None:
     reasons = {
         Serial.CHANGELOG: any(each.changelog is not None for each in types),
         Serial.EVENT_TIME: any(each.time is not None for each in types),
-        Serial.SEVERAL_SOURCES: len(sources_of(flow, sink)) > 1,
         Serial.DATAFRAMES: traits.dataframes,
         Serial.STAGED: traits.staged,
     }
