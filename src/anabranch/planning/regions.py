@@ -52,6 +52,9 @@ class Serial(Enum):
     """Replicas of such a sink are allowed, and make nothing faster."""
 
 
+CLOCK_REPLICAS_COST = 0.25
+"""What several replicas of a clock cost more than one, as a part of its cost (decision 0046)."""
+
 _KINDS = {
     StateKind.STATELESS: RegionKind.STATELESS,
     StateKind.PARTITIONED: RegionKind.PARTITIONED,
@@ -91,6 +94,11 @@ class Region:
     def replicable(self) -> bool:
         """Whether more than one replica is allowed."""
         return self.serial in (None, Serial.STAGED)
+
+    @property
+    def replicas_cost(self) -> float:
+        """What several replicas cost more than one, as a part of the cost of its steps."""
+        return CLOCK_REPLICAS_COST if self.kind is RegionKind.CLOCK else 0.0
 
 
 def regions(flow: Flow) -> tuple[Region, ...]:
@@ -147,6 +155,18 @@ def _why_one_writer(flow: Flow, sink: Step) -> Serial | None:
         Serial.STAGED: traits.staged,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def profiled_state(step: Step, region: Region) -> StateKind:
+    """Return the state of a step as profiles have it: what keeps its region from being replicated.
+
+    Replicas of sources and sinks share nothing. Those of a clock share a memory, which is there in
+    profiles as what they cost more (`Region.replicas_cost`).
+    """
+    if step.role is Role.OPERATOR and region.kind is not RegionKind.CLOCK:
+        state: StateKind = step.body.state
+        return state
+    return StateKind.STATELESS if region.serial is None else StateKind.STATEFUL
 
 
 def sources_of(flow: Flow, step: Step) -> set[str]:
