@@ -143,8 +143,8 @@ def _loses_key_order(found: list[Region], sink: Step) -> bool:
 def _why_one_writer(flow: Flow, sink: Step) -> Serial | None:
     """Return why replicas of a sink cannot take ranges of positions in turn, or gain nothing.
 
-    Ranges are counted in the rows of sources, and a changelog needs only the order of each key.
-    Rows of a staged sink pass the driver in any case.
+    Ranges are counted in rows of sources: nothing says how many rows a stretch of event time has.
+    A changelog needs only the order of each key. Rows of a staged sink pass the driver in any case.
     """
     types = [flow.resolve().types[given] for given in sink.inputs if given is not None]
     traits = flow.sinks()[sink.name].traits

@@ -99,8 +99,8 @@ def restore(
                 merge(region, waiting, waited, buckets)
     router = Router(region, plan)
     if region.kind is RegionKind.SINK:
-        held_once, waiting[:] = list(waiting), [None] * len(waiting)
-        router.add_share(waiting, held_once, channel.replica)
+        sections_held, waiting[:] = list(waiting), [None] * len(waiting)
+        router.add_share(waiting, sections_held, channel.replica)
     for file in (f for f in files if f.region == region.name + GATE):
         size += file.size
         held: Waiting = [None] * len(waiting)
