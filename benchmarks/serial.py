@@ -54,7 +54,7 @@ PART, QUICK_PART = 16, 128
 """What part of the rows of `speedup.py` is read."""
 BATCHES, BATCH_ROWS = 16, 65_536
 QUEUED_S = 0.1
-"""Queues of the simulation hold what all cores could read in this time: they are full soon."""
+"""Queues of the simulation hold what the plan reads in this time: they are full soon."""
 WARM_S, COUNTED_S = 2.0, 3.0
 """Virtual seconds: before rows are counted, and while they are."""
 
@@ -162,16 +162,17 @@ def require_reasons(flow: Flow, plan: Plan) -> None:
 def simulated(flow: Flow, profile: Profile) -> dict[str, float]:
     """How many times as fast the best plan of so many cores is as one core."""
     one = per_s(profile) / profile.work
-    return {str(cores): rate(flow, profile, cores, one) / one for cores in CORES}
+    return {str(cores): rate(flow, profile, cores) / one for cores in CORES}
 
 
-def rate(flow: Flow, profile: Profile, cores: int, one: float) -> float:
-    """Rows a second that the simulator reads under the best plan; `one` core reads so many."""
+def rate(flow: Flow, profile: Profile, cores: int) -> float:
+    """Rows a second that the simulator reads under the best plan."""
     machine = Machine.of_cores(cores)
     most = min(MOST_THREADS, problem_for(flow, profile, machine).most_threads)
-    plan = as_plan(flow, exact(problem_for(flow, profile, machine, most)))
+    answer = exact(problem_for(flow, profile, machine, most))
+    plan = as_plan(flow, answer)
     for source in plan.sources:
-        queued = max(1, round(QUEUED_S * cores * one))
+        queued = max(1, round(QUEUED_S * answer.throughput * per_s(profile)))
         plan = plan.with_source(source.source, in_flight_limit=queued)
     simulation = Simulation(profile, specs_of(flow, plan, profile, machine), machine)
     read = []

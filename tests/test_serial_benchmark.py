@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import anabranch as ab
 from anabranch.apps import APPS
 from anabranch.engines.measuring.profiling import profile_flow
+from anabranch.graph import StateKind
 from anabranch.planning.plan import Plan
+from anabranch.planning.profile import OperatorProfile, chain
 from anabranch.planning.regions import shape_of
 from anabranch.planning.serial import serial_of
 from anabranch.planning.starting import side_by_side
@@ -50,6 +53,15 @@ def test_the_simulator_stays_below_the_bound_of_the_profile(name):
     speedups = simulated(flow, profile)
     assert max(speedups.values()) <= bound * (1 + 1e-6)
     assert all(speedup <= int(cores) * 1.01 for cores, speedup in speedups.items())
+
+
+def test_queues_are_full_when_counting_begins_though_many_cores_have_nothing_to_do():
+    flow = ab.Flow("timed")
+    flow.source("rows", ab.memory([{"ts": 1}])).timed("clock", "ts").sink("out", ab.collect())
+    clock = OperatorProfile("clock", 9.0, 1e-4, replicas_cost=0.25)  # 12 are a little too fast
+    out = OperatorProfile("out", 1e4, state=StateKind.STATEFUL)
+    profile = chain([OperatorProfile("rows", 0.5), clock, out], unit="us")
+    assert simulated(flow, profile)["512"] == pytest.approx(profile.work, rel=1e-3)
 
 
 def test_a_region_of_one_replica_must_say_why():

@@ -99,7 +99,9 @@ class Modelled:
         alone = self.model.rate_per_s(self.whole, plan)
         slower = alone / capacity if self.dearer else 1.0
         visits = self.whole.visits
-        busy = {o.name: slower * o.held * rate * visits[o.name] / 1e6 for o in self.whole.operators}
+        copies = {s: r.replicas for r in plan.regions for steps in r.pipelines for s in steps}
+        held = {o.name: o.cost_with(copies.get(o.name, 1)) + o.wait for o in self.whole.operators}
+        busy = {s: slower * held_us * rate * visits[s] / 1e6 for s, held_us in held.items()}
         idle = {o.name: slower * o.wait * rate * visits[o.name] / 1e6 for o in self.whole.operators}
         steps, pipelines, found = [], [], []
         for region in plan.regions:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from math import ceil, log2
 
@@ -11,13 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.adapt.controller import Controller
+from anabranch.adapt.estimates.measured import measured_profile
 from anabranch.adapt.guards import threads
 from anabranch.adapt.history import Limits
 from anabranch.adapt.policies.auto import Auto, halfway
 from anabranch.adapt.topology import Topology
+from anabranch.flow import Flow
 from anabranch.graph import StateKind
+from anabranch.io import collect, memory
+from anabranch.planning.flow_problem import FlowModel
+from anabranch.planning.machine import Machine
 from anabranch.planning.plan import Plan
-from anabranch.planning.profile import OperatorProfile, Profile, chain
+from anabranch.planning.profile import OperatorProfile, Overheads, Profile, chain
 from tests.adapt.modelled import PARSE_COUNT_TOP, Modelled
 from tests.adapt.scripted import ScriptedRun, seen
 from tests.sampling import some
@@ -44,6 +50,45 @@ def test_the_journal_says_what_was_seen_promised_and_gained() -> None:
     assert run.journal[1].why.startswith("1.00 of the plan used at 14,285 rows/s, 1 → ")
     assert "promises 7.18×" in run.journal[1].why
     assert "tried, gained 618%" in run.journal[1].why
+
+
+class Timed(Modelled):
+    """A clock, and nothing else that costs much."""
+
+    def __post_init__(self) -> None:
+        self.flow = Flow("timed")
+        rows = self.flow.source("rows", memory([{"ts": 1}]))
+        rows.timed("clock", "ts").sink("out", collect())
+        self.model = FlowModel(self.flow, Machine.of_cores(self.cores), Overheads())
+
+    @cached_property
+    def whole(self) -> Profile:
+        return self.profile
+
+
+CLOCK = chain(
+    [
+        OperatorProfile("rows", 1.0),
+        OperatorProfile("clock", 20.0, replicas_cost=0.25),
+        OperatorProfile("out", 1.0, state=StateKind.STATEFUL),
+    ],
+    unit="us",
+)
+
+
+def test_a_clock_that_limits_the_run_gets_replicas() -> None:
+    run = tuned(Timed(CLOCK), 60)
+    assert run.plan.region("clock").replicas > 4
+    assert [d.outcome for d in run.journal] == ["tried", "kept"]
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_measured_costs_of_a_clock_are_those_of_one_replica(replicas: int) -> None:
+    system = Timed(CLOCK)
+    plan = Plan.sequential(system.flow).with_replicas("clock", replicas)
+    found = measured_profile(seen(system.flow, plan, system.observe(plan, 0)))
+    assert found is not None
+    assert found.by_name["clock"].cost == pytest.approx(20.0, rel=1e-3)
 
 
 def test_it_does_no_more_than_the_load_needs() -> None:

@@ -88,6 +88,21 @@ def test_replicas_of_a_sink_take_batches_in_turn(tmp_path):
     assert as_plan(flow, answer, start).region("out").range_rows == 8_192
 
 
+@pytest.mark.parametrize("name", ["exact", "fission", "rlas"])
+def test_planners_give_replicas_to_the_clock_of_one_source(name: str):
+    flow = ab.Flow("timed")
+    flow.source("rows", ab.memory([{"ts": 1}])).timed("clock", "ts").sink("out", ab.collect())
+    costs = chain(
+        [
+            OperatorProfile("rows", 1.0),
+            OperatorProfile("clock", 8.0, replicas_cost=0.25),
+            OperatorProfile("out", 1.0, state=StateKind.STATEFUL),
+        ]
+    )
+    best = as_plan(flow, PLANNERS[name](problem_for(flow, costs, FOUR)))
+    assert best.region("clock").replicas > 1
+
+
 def test_an_answer_that_cuts_regions_elsewhere_is_refused():
     answer = Answer((RegionChoice((("lines", "split"),), 1),), 1.0, 1.0)
     with pytest.raises(PlanError, match="regions may be cut elsewhere"):

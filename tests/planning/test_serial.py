@@ -95,7 +95,7 @@ def test_sinks_say_what_keeps_them_from_taking_ranges(tmp_path):
     assert {name: found[name] for name in flow.sinks()} == {
         "files": None,
         "kept": Serial.STAGED,
-        "merged": Serial.SEVERAL_SOURCES,
+        "merged": None,
         "timed": Serial.EVENT_TIME,
         "newest": Serial.CHANGELOG,
     }

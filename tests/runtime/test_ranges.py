@@ -19,7 +19,7 @@ ranges = st.builds(Ranges, sizes, st.integers(1, 9))
 borders = st.builds(
     lambda part, row: (part << PART_SHIFT) + row, st.integers(0, 9), st.integers(-40, 40)
 )
-times = borders | st.integers(0, 1 << 45) | st.sampled_from([FIRST, LAST])
+times = borders | st.integers(-(1 << 45), 1 << 45) | st.sampled_from([FIRST, LAST])
 roots = st.builds(Root, times, st.integers(-2, 2), times, st.integers(0, 2))
 
 

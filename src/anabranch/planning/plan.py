@@ -40,7 +40,7 @@ class RegionPlan:
         workers: The worker process of each pipeline of each replica, numbered from 0, replica by
             replica; empty leaves that to the engine. Only the local engine has such workers.
         range_rows: The replicas of a sink take ranges of so many positions in turn, counted in rows
-            of a source; a power of two.
+            of each source; a power of two.
     """
 
     region: str

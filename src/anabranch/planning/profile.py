@@ -55,6 +55,7 @@ class OperatorProfile:
         hottest_key_share: Part of the tuples that the most frequent key has; None if unknown.
         wait: Further time per tuple that a thread is taken and no core is: it waits for a service.
             Told by live measurements; profiles of files count it as cost.
+        replicas_cost: What it costs more where it has several replicas, as a part of its cost.
     """
 
     name: Text
@@ -70,6 +71,11 @@ class OperatorProfile:
     keys: Index | None = None
     hottest_key_share: Share | None = None
     wait: Amount = 0.0
+    replicas_cost: Amount = 0.0
+
+    def cost_with(self, replicas: int) -> float:
+        """Return its cost where it has so many replicas."""
+        return self.cost * (1 + self.replicas_cost) if replicas > 1 else self.cost
 
     @property
     def held(self) -> float:

@@ -47,11 +47,13 @@ class Serial(Enum):
     KEY_ORDER = "keeps the order of each key only"
     EVENT_TIME = "writes in the order of event time"
     CHANGELOG = "takes a changelog"
-    SEVERAL_SOURCES = "takes rows of several sources"
     DATAFRAMES = "takes DataFrames"
     STAGED = "gets its rows in the process that started the run"
     """Replicas of such a sink are allowed, and make nothing faster."""
 
+
+CLOCK_REPLICAS_COST = 0.25
+"""What several replicas of a clock cost more than one, as a part of its cost (decision 0046)."""
 
 _KINDS = {
     StateKind.STATELESS: RegionKind.STATELESS,
@@ -92,6 +94,11 @@ class Region:
     def replicable(self) -> bool:
         """Whether more than one replica is allowed."""
         return self.serial in (None, Serial.STAGED)
+
+    @property
+    def replicas_cost(self) -> float:
+        """What several replicas cost more than one, as a part of the cost of its steps."""
+        return CLOCK_REPLICAS_COST if self.kind is RegionKind.CLOCK else 0.0
 
 
 def regions(flow: Flow) -> tuple[Region, ...]:
@@ -136,19 +143,30 @@ def _loses_key_order(found: list[Region], sink: Step) -> bool:
 def _why_one_writer(flow: Flow, sink: Step) -> Serial | None:
     """Return why replicas of a sink cannot take ranges of positions in turn, or gain nothing.
 
-    Ranges are counted in the rows of one source, and a changelog needs only the order of each key.
-    Rows of a staged sink pass the driver in any case.
+    Ranges are counted in rows of sources: nothing says how many rows a stretch of event time has.
+    A changelog needs only the order of each key. Rows of a staged sink pass the driver in any case.
     """
     types = [flow.resolve().types[given] for given in sink.inputs if given is not None]
     traits = flow.sinks()[sink.name].traits
     reasons = {
         Serial.CHANGELOG: any(each.changelog is not None for each in types),
         Serial.EVENT_TIME: any(each.time is not None for each in types),
-        Serial.SEVERAL_SOURCES: len(sources_of(flow, sink)) > 1,
         Serial.DATAFRAMES: traits.dataframes,
         Serial.STAGED: traits.staged,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def profiled_state(step: Step, region: Region) -> StateKind:
+    """Return the state of a step as profiles have it: what keeps its region from being replicated.
+
+    Replicas of sources and sinks share nothing. Those of a clock share a memory, which is there in
+    profiles as what they cost more (`Region.replicas_cost`).
+    """
+    if step.role is Role.OPERATOR and region.kind is not RegionKind.CLOCK:
+        state: StateKind = step.body.state
+        return state
+    return StateKind.STATELESS if region.serial is None else StateKind.STATEFUL
 
 
 def sources_of(flow: Flow, step: Step) -> set[str]:

@@ -12,12 +12,12 @@ def serial_lines(found: SerialWork) -> list[str]:
     r"""Return every serial region with its reason, and what they bound.
 
     Example:
-        >>> out = SerialRegion("out", "takes rows of several sources", 0.01)
+        >>> out = SerialRegion("out", "takes a changelog", 0.01)
         >>> found = SerialWork((SerialRegion("count", "is stateful", 0.03), out), 0.03)
         >>> print(*serial_lines(found), sep="\n")
         4.0 % of the work is serial: at most 33 cores can help, since `count` takes 3.0 %
           3.0 %  `count` is stateful
-          1.0 %  `out` takes rows of several sources
+          1.0 %  `out` takes a changelog
         >>> print(*serial_lines(SerialWork((SerialRegion("count", "is stateful"),))), sep="\n")
         serial, whatever the plan:
           `count` is stateful
@@ -42,7 +42,7 @@ def serial_line(found: SerialWork) -> str | None:
     """Return the serial region with most work and what is bounded; None where none is serial.
 
     Example:
-        >>> out = SerialRegion("out", "takes rows of several sources", 0.01)
+        >>> out = SerialRegion("out", "takes a changelog", 0.01)
         >>> count = SerialRegion("count", "is stateful", 0.03)
         >>> serial_line(SerialWork((count,), 0.03))
         '`count` is stateful (3.0 % of the work): at most 33 cores can help'

@@ -38,25 +38,28 @@ def flow() -> ab.Flow:
     return made
 
 
-def written(storage: Storage, region: str, held: tuple[list[int], ...]) -> tuple[StateFile, ...]:
+def written(storage: Storage, label: str, held: tuple[list[int], ...]) -> tuple[StateFile, ...]:
     """The files that the gates of a region leave."""
     files = []
     for replica, numbers in enumerate(held):
         positions = Positions.of_source(0, np.array(numbers, np.int64))
         jumbo = Jumbo(pa.record_batch({"n": pa.array(numbers, pa.int64())}), positions)
         size, crc = write_state(storage, f"gate-{replica}", gate_sections([jumbo]))
-        label = region + GATE
         files.append(StateFile(f"gate-{replica}", label, replica, 0, True, (replica,), size, crc))
     return tuple(files)
 
 
 def shares(
-    tmp_path: Path, region: str, plan: Plan, held: tuple[list[int], ...] = HELD
+    tmp_path: Path,
+    region: str,
+    plan: Plan,
+    held: tuple[list[int], ...] = HELD,
+    label: str | None = None,
 ) -> list[list[int]]:
     """By replica of a plan, what waits at its gate."""
     (tmp_path / FOLDER).mkdir()
     storage, of = storage_at(tmp_path), flow()
-    files, contexts = written(storage, region, held), of.contexts()
+    files, contexts = written(storage, label or region + GATE, held), of.contexts()
     [found] = [each for each in regions(of) if each.name == region]
     planned, given = plan.region(region), []
     for replica in range(planned.replicas):
@@ -83,6 +86,13 @@ def test_replicas_of_a_sink_get_what_is_in_their_ranges(
 ) -> None:
     plan = Plan.sequential(flow()).with_replicas("out", replicas).with_range_rows("out", 4)
     assert shares(tmp_path, "out", plan) == expected
+
+
+def test_replicas_of_a_sink_share_what_an_earlier_version_kept_beside_its_state(
+    tmp_path: Path,
+) -> None:
+    plan = Plan.sequential(flow()).with_replicas("out", 2).with_range_rows("out", 4)
+    assert shares(tmp_path, "out", plan, held=([0, 1, 4],), label="out") == [[0, 1], [4]]
 
 
 def test_replicas_with_buckets_get_what_is_in_them(tmp_path: Path) -> None:

@@ -30,6 +30,15 @@ def flow_of(folder: Path) -> Flow:
     return flow
 
 
+def merged(folder: Path) -> Flow:
+    """Rows of two sources with parts of other sizes, merged by their numbers."""
+    flow = ab.Flow("merged")
+    few = flow.source("few", ab.memory([{"n": n} for n in range(0, -ROWS // 4, -1)]))
+    many = flow.source("many", ab.memory([{"n": n} for n in range(ROWS)]))
+    few.union("both", many).sink("out", ab.parquet(folder))
+    return flow
+
+
 def plan_of(flow: Flow, replicas: int) -> Plan:
     plan = Plan.sequential(flow).with_replicas("out", replicas).with_range_rows("out", RANGE)
     return plan.with_replicas("count", 2).with_source("rows", replicas=2, batch_rows=RANGE)
@@ -65,3 +74,23 @@ def test_every_replica_writes_its_part(tmp_path: Path) -> None:
     assert len(files) >= ROWS // RANGE
     assert max(file.num_rows for file in files) <= RANGE
     assert pa.concat_tables(files).equals(expected(tmp_path))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("durable", [False, True], ids=["at once", "by versions"])
+def test_replicas_write_rows_of_several_sources_in_one_order(
+    tmp_path: Path, workers: int, durable: bool
+) -> None:
+    folder = tmp_path / "out"
+    flow = merged(folder)
+    plan = Plan.sequential(flow).with_range_rows("out", RANGE).with_replicas("both", 2)
+    plans = [plan.with_replicas("out", replicas) for replicas in (3, 1, 2)]
+    checkpoint = tmp_path / "checkpoint" if durable else None
+    with ab.start(
+        flow, engine="local", plan=plans[0], workers=workers, checkpoint=checkpoint
+    ) as run:
+        for each in plans[1:]:
+            run.reconfigure(each)
+        run.await_termination(60)
+    expected = run_sequential(merged(tmp_path / "unused")).outputs["out"]
+    assert read_back(folder).equals(expected)

@@ -122,6 +122,18 @@ def test_states_keys_and_bounds_follow_from_flow_and_data():
     assert profile.by_name["out"].max_replicas == 1
 
 
+def test_the_clock_of_one_source_may_have_replicas_which_cost_more():
+    flow = Flow("clocks")
+    rows = [{"ts": n} for n in range(50)]
+    left, right = flow.source("l", memory(rows)), flow.source("r", memory(rows))
+    left.timed("one", "ts").sink("a", collect())
+    left.union("both", right).timed("several", "ts").sink("b", collect())
+    found = profile_flow(flow).by_name
+    assert (found["one"].state, found["one"].max_replicas) == (StateKind.STATELESS, None)
+    assert (found["several"].state, found["several"].replicas_cost) == (StateKind.STATEFUL, 0.0)
+    assert found["one"].replicas_cost > 0
+
+
 def test_a_sink_that_workers_write_may_have_replicas(tmp_path):
     written = profile_flow(site(ab.parquet(tmp_path / "out"))).by_name["out"]
     assert (written.state, written.max_replicas) == (StateKind.STATELESS, None)

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from anabranch.engines.simulator.scenario import Scenario
 from anabranch.engines.simulator.simulation import Simulation
+from anabranch.planning.answer import RegionChoice
 from anabranch.planning.machine import Machine
 from anabranch.planning.models.fission import estimate
+from anabranch.planning.profile import OperatorProfile, chain
 from papers.briskstream import model as briskstream
 from tests.engines.simulator.drawn import drawn_profile, drawn_regions
 from tests.sampling import some
@@ -45,6 +47,21 @@ def test_throughput_is_that_of_pipelined_fission(seed, branching, cores):
         assert (source.read - before[name]) / 2.0 / source.part == pytest.approx(
             expected, rel=EXACTLY
         )
+
+
+def test_replicas_cost_what_they_cost_more_in_the_model():
+    clock = OperatorProfile("clock", 2.0, replicas_cost=0.25)
+    profile = chain([OperatorProfile("read", 0.1), clock], unit="us")
+    regions = [RegionChoice((("read",),)), RegionChoice((("clock",),), 2)]
+    run = Simulation(profile, regions, Machine.of_cores(4), Scenario(queue_tuples=50), 0)
+    run.advance(4.0)
+    [source] = run.intake.sources.values()
+    before, worked = source.read, run.totals.operators["clock"].busy_s
+    run.advance(2.0)
+    read = source.read - before
+    assert read / 2.0 == pytest.approx(estimate(profile, regions, 4).throughput * 1e6, rel=1e-3)
+    busy_s = run.totals.operators["clock"].busy_s - worked
+    assert busy_s == pytest.approx(2.5e-6 * read, rel=1e-3)
 
 
 @settings(max_examples=some(30))

@@ -73,6 +73,7 @@ def test_a_sink_at_which_tuples_wait_is_a_stage_of_its_own():
     assert layout(flow, plan).tasks == (2,)
     assert layout(flow, plan, {"s"}).tasks == (2,)
     assert layout(flow, plan, {"out"}).tasks == (2, 2)
+    assert layout(flow, Plan.sequential(flow), {"out"}).tasks == (1,)
 
 
 @pytest.mark.parametrize(("rows", "limit", "size"), [(100_000, None, 16_384), (100_000, 7, 1)])
@@ -82,6 +83,28 @@ def test_each_batch_has_ranges_for_every_replica_of_a_sink(rows, limit, size):
     ranged = with_ranges(flow, plan.with_replicas("out", 3))
     assert ranged == plan.with_replicas("out", 3).with_range_rows("out", size)
     assert with_ranges(flow, ranged) == ranged
+
+
+def merged() -> Flow:
+    flow = Flow("merged")
+    flow.source("s", ROWS).union("both", flow.source("t", ROWS)).sink("out", ab.collect())
+    return flow
+
+
+def test_ranges_divide_what_all_sources_of_a_batch_have_passed():
+    flow = merged()
+    plan = Plan.sequential(flow).with_source("s", batch_rows=100_000)
+    plan = plan.with_source("t", batch_rows=1_000).with_replicas("out", 2)
+    assert with_ranges(flow, plan).region("out").range_rows == 128
+
+
+@pytest.mark.parametrize("readers", [1, 2])
+def test_replicas_of_a_sink_of_several_sources_do_not_write_where_these_are_read(readers):
+    flow = merged()
+    plan = Plan.sequential(flow).with_replicas("both", readers).with_replicas("out", 2)
+    for source in ("s", "t"):
+        plan = plan.with_source(source, replicas=readers)
+    assert "out" not in joined(layout(flow, plan))
 
 
 def test_sinks_that_are_no_stage_of_their_own_keep_their_ranges():

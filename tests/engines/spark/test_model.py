@@ -7,8 +7,9 @@ import pytest
 from anabranch.apps import word_count
 from anabranch.engines.measuring.busy_flows import busy_flow
 from anabranch.engines.spark.model import SparkModel, predicted_batch_s, stages_of
+from anabranch.flow import Flow
 from anabranch.graph import StateKind
-from anabranch.io import parquet
+from anabranch.io import collect, memory, parquet
 from anabranch.planning.models.spark import Slots, SparkCosts
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile, chain
@@ -85,6 +86,25 @@ def test_replicas_of_a_sink_work_on_the_ranges_of_a_batch(range_rows, shares):
     plan = Plan.sequential(flow).with_replicas("sink", 2).with_range_rows("sink", range_rows)
     *_, sink = stages_of(flow, plan, written(2.0), FREE, rows=1 << 16)
     assert [t.work_s for t in sink] == pytest.approx([2.0 * (1 << 15) / 1e6 * s for s in shares])
+
+
+def test_a_batch_has_the_ranges_that_all_sources_have_passed():
+    flow = Flow("merged")
+    slow = flow.source("slow", memory([{"n": 1}]))
+    slow.union("both", flow.source("fast", memory([{"n": 1}]))).sink("sink", collect())
+    plan = Plan.sequential(flow).with_replicas("sink", 2).with_range_rows("sink", 1024)
+    operators = [
+        OperatorProfile("slow", 0.0, rate=0.01),
+        OperatorProfile("fast", 0.0, rate=0.99),
+        OperatorProfile("both", 0.0),
+        OperatorProfile("sink", 1.0),
+    ]
+    streams = [("slow", "both"), ("fast", "both"), ("both", "sink")]
+    known = Profile(
+        tuple(operators), tuple(StreamProfile(*each, 1.0) for each in streams), unit="us"
+    )
+    *_, sink = stages_of(flow, plan, known, FREE, rows=100_000)
+    assert [t.work_s for t in sink] == pytest.approx([0.1, 0.0])
 
 
 def test_a_plan_that_gives_a_sink_several_replicas_gives_each_of_them_work():

@@ -10,16 +10,21 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
+from anabranch.engines.checkpoint.restoring import gate_sections
+from anabranch.engines.checkpoint.state_files import write_state
 from anabranch.engines.spark.intake import Intake, Share
 from anabranch.engines.spark.layout import StageLayout
+from anabranch.engines.spark.replica import TaskReplica
 from anabranch.engines.spark.state_cache import StateCache, cache_directory
-from anabranch.engines.spark.state_loader import remove_cache
+from anabranch.engines.spark.state_loader import StateLoader, remove_cache
 from anabranch.engines.spark.task_inputs import Batch, JobResult
+from anabranch.engines.spark.task_report import StateSaved, StateWritten
 from anabranch.flow import Flow
 from anabranch.planning.plan import Plan
 from anabranch.testing.compare import difference
 from anabranch.testing.sequential import run_sequential
 from tests.engines.spark.in_process import InProcess
+from tests.engines.spark.one_by_one import OneByOne
 
 
 def replicated(flow: Flow, **replicas: int) -> Plan:
@@ -139,3 +144,28 @@ def test_buckets_that_come_together_from_files_and_memory_agree_on_what_waited(
     run.lost = lost
     got = run.run(plans)
     assert difference(flow, expected, got) is None
+
+
+def test_what_an_earlier_version_kept_beside_the_state_of_a_sink_comes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = Flow("merged")
+    slow = flow.source("slow", ab.memory([{"v": v} for v in range(40)]))
+    fast = flow.source("fast", ab.memory([{"v": 100 + v} for v in range(40)]))
+    slow.union("both", fast).sink("out", ab.collect())
+    plan = Plan.sequential(flow).with_source("slow", batch_rows=2).with_source("fast", batch_rows=7)
+
+    def beside_state(self: StateLoader, run: TaskReplica, waiting: Any) -> StateSaved:
+        name = self._name("out", run.replica)
+        file = StateWritten(False, *write_state(self.storage, name, gate_sections(waiting)))
+        return StateSaved("out", run.replica, name, (0,), file)
+
+    with OneByOne(flow, tmp_path, plan) as run:
+        with monkeypatch.context() as earlier:
+            earlier.setattr(StateLoader, "_save_gate", beside_state)
+            for _ in range(3):
+                run.next()
+        run.plan = plan.with_replicas("out", 2).with_range_rows("out", 4)
+        run.to_the_end()
+    rows = flow.graph.steps["out"].body.sink.table().to_pylist()
+    assert rows == run_sequential(flow).rows("out")

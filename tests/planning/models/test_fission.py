@@ -67,6 +67,14 @@ def test_replicas_above_the_bound_cost_and_do_not_help():
     assert region_times(profile, region("ab", replicas=4)).turn == pytest.approx(10 + 101 / 2)
 
 
+def test_what_several_replicas_cost_more_is_shared_by_them():
+    profile = chain([OperatorProfile("a", 100.0, replicas_cost=0.25)], Overheads(0.0, 5.0))
+    once, thrice = (region_times(profile, region("a", replicas=n)) for n in (1, 3))
+    assert (once.turn, once.work) == (100.0, 100.0)
+    assert thrice.turn == pytest.approx(5 * log2(3) + 125 / 3)
+    assert thrice.work == pytest.approx(5 * log2(3) + 125)
+
+
 def test_keys_without_a_common_part_bound_a_run_to_one_replica():
     host = OperatorProfile("a", 1.0, state=StateKind.PARTITIONED, key=("host",))
     user = OperatorProfile("b", 1.0, state=StateKind.PARTITIONED, key=("user",))

@@ -57,6 +57,24 @@ def test_exact_is_what_enumeration_finds_where_operators_wait():
         assert exact(waiting).throughput == pytest.approx(best, rel=1e-9), seed
 
 
+def test_exact_is_what_enumeration_finds_where_replicas_make_operators_dearer():
+    for seed in range(100):
+        rng, problem = np.random.default_rng(seed), drawn(seed)
+        further = rng.choice([0.0, 0.25, 1.5], len(problem.profile.operators))
+        pairs = zip(problem.profile.operators, further, strict=True)
+        operators = tuple(replace(operator, replicas_cost=float(n)) for operator, n in pairs)
+        dearer = replace(problem, profile=replace(problem.profile, operators=operators))
+        best = exhaustive(dearer).throughput
+        assert exact(dearer).throughput == pytest.approx(best, rel=1e-9), seed
+
+
+def test_more_replicas_are_found_where_two_are_no_gain():
+    dear = chain([OperatorProfile("a", 1.0, replicas_cost=1.5)])
+    found = exact(Problem(dear, Machine.of_cores(8)))
+    assert found.regions[0].replicas == 8
+    assert found.throughput == pytest.approx(8 / 2.5)
+
+
 def test_a_wait_takes_threads_and_no_cores():
     asks = chain([OperatorProfile("ask", 1.0, wait=9.0)])
     found = exact(Problem(asks, Machine.of_cores(2), threads=8))

@@ -102,6 +102,14 @@ def test_replicas_end_where_ordering_costs_more_than_they_gain():
     assert regions(fission(asked)) == [("a", 2)]
 
 
+def test_replicas_pay_for_what_they_cost_more():
+    asked = problem([OperatorProfile("a", 100.0, replicas_cost=0.5)], 2)
+    found = fission(asked)
+    assert regions(found) == [("a", 2)]
+    assert found.throughput == pytest.approx(2 / 150)
+    owes_what_a_planner_owes(asked, found)
+
+
 def test_growth_ends_at_the_bound_of_threads():
     operators = [
         OperatorProfile(name, 4.0, state=STATEFUL if name in "bd" else StateKind.STATELESS)

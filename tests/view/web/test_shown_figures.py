@@ -124,17 +124,16 @@ def test_no_text_leaves_its_box(shown):
 def test_what_is_serial_is_named_with_its_share_and_its_bound(shown):
     start, seen = two_pipelines()
     *others, out = start.shape.steps
-    steps = (*others, replace(out, serial="takes rows of several sources"))
+    steps = (*others, replace(out, serial="takes a changelog"))
     serial = replace(start, shape=replace(start.shape, steps=steps))
     page = shown(serial, seen, OVER)
     # The pipelines have two replicas: 1.0 of 1.0 + 2 × 0.85 + 2 × 0.3 + 1.0.
     page.reads(
         "#serial",
-        "Serial: `out` takes rows of several sources (23 % of the work): "
-        "at most 4.3 cores can help",
+        "Serial: `out` takes a changelog (23 % of the work): at most 4.3 cores can help",
     )
     page.page.click('[data-key="step:out"]')
-    page.until("document.querySelector('#detail').textContent.includes('it takes rows of several')")
+    page.until("document.querySelector('#detail').textContent.includes('it takes a changelog')")
     page.page.click('[data-key="region:parse"]')
     page.until("!document.querySelector('#detail').textContent.includes('Serial')")
     assert shown(start, seen, OVER).text("#serial") == ""

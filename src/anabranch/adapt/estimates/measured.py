@@ -14,7 +14,7 @@ from math import inf
 from anabranch.adapt.history import History
 from anabranch.graph import Role, StateKind
 from anabranch.planning.profile import OperatorProfile, Overheads, Profile, StreamProfile
-from anabranch.planning.regions import RegionKind
+from anabranch.planning.regions import Region, RegionKind, profiled_state
 
 UNIT = "us"
 
@@ -31,10 +31,10 @@ def measured_profile(seen: History) -> Profile | None:
             if region.kind is RegionKind.SOURCE:
                 share = read[name] / total
                 cost = _source_cost_us(seen, name, read[name])
-                state = StateKind.STATELESS if region.serial is None else StateKind.STATEFUL
+                state = profiled_state(seen.topology.flow.graph.steps[name], region)
                 operators.append(OperatorProfile(name, cost, 1.0, state, rate=share))
                 continue
-            operators.append(_operator(seen, name))
+            operators.append(_operator(seen, name, region))
     for ends in seen.topology.streams:
         streams.append(StreamProfile(*ends, _selectivity(seen, *ends)))
     if not any(o.held > 0 for o in operators):
@@ -67,25 +67,29 @@ def _source_cost_us(seen: History, source: str, rows: int) -> float:
     return sum(each.times.scan_s for each in seen.window) * 1e6 / total
 
 
-def _operator(seen: History, name: str) -> OperatorProfile:
+def _operator(seen: History, name: str, region: Region) -> OperatorProfile:
     step = seen.topology.flow.graph.steps[name]
     metrics = seen.steps.get(name)
     sink = step.role is Role.SINK
-    state = _state_of_sink(seen, name) if sink else step.body.state
+    state = profiled_state(step, region)
     key = () if sink or state is not StateKind.PARTITIONED else tuple(step.body.key)
     held = (metrics.cost_us or 0.0) if metrics else 0.0
     wait = metrics.waited_s * 1e6 / metrics.rows_in if metrics and metrics.rows_in else 0.0
     passed = 0.0 if sink or metrics is None else (metrics.selectivity or 0.0)
     keys = metrics.keys if metrics else None
+    cost = max(0.0, held - wait)
+    if seen.plan.region(region.name).replicas > 1:
+        cost /= 1 + region.replicas_cost  # a profile has the cost of one replica
     return OperatorProfile(
-        name, max(0.0, held - wait), passed, state, key, keys=keys or None, wait=wait
+        name,
+        cost,
+        passed,
+        state,
+        key,
+        keys=keys or None,
+        wait=wait,
+        replicas_cost=region.replicas_cost,
     )
-
-
-def _state_of_sink(seen: History, name: str) -> StateKind:
-    """Replicas of a sink share nothing: each writes other positions."""
-    serial = seen.topology.region(name).serial
-    return StateKind.STATELESS if serial is None else StateKind.STATEFUL
 
 
 def _selectivity(seen: History, producer: str, consumer: str) -> float:

@@ -5,9 +5,11 @@ Both engines write the stores of a region as chains of state files. Their files 
 - The Spark engine labels the chain of a region with its name. The local engine does so where the
   region is one pipeline; of several, each has a chain of its own, labelled with its steps as well.
 - The local engine keeps what a gate holds in files with a label of their own, which every version
-  replaces. So does the Spark engine at sinks that may have several replicas: those share it anew
-  under each plan. In other regions it keeps waiting tuples beside the stores, as sections of the
-  same files.
+  replaces. So does the Spark engine at sinks, whose replicas share it anew under each plan. In
+  other regions it keeps waiting tuples beside the stores, as sections of the same files.
+
+Earlier versions of the Spark engine kept sections for sinks, too. Those are shared out like files
+of gates, and no manifest names them any more once a batch has written the sink.
 
 An engine that goes on from files of the other writes everything whole in its first version, and
 names no earlier file in its manifest. So the two forms are never mixed within a version.
@@ -96,6 +98,9 @@ def restore(
             if file.whole or any(step == WAITING for step, _ in sections):
                 merge(region, waiting, waited, buckets)
     router = Router(region, plan)
+    if region.kind is RegionKind.SINK:
+        sections_held, waiting[:] = list(waiting), [None] * len(waiting)
+        router.add_share(waiting, sections_held, channel.replica)
     for file in (f for f in files if f.region == region.name + GATE):
         size += file.size
         held: Waiting = [None] * len(waiting)

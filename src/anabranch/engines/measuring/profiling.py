@@ -34,7 +34,7 @@ from anabranch.io.two_phase_commit import Transactions
 from anabranch.operators.base import Kernel, KernelContext
 from anabranch.planning.plan import Plan
 from anabranch.planning.profile import OperatorProfile, Profile, StreamProfile
-from anabranch.planning.regions import regions
+from anabranch.planning.regions import profiled_state, regions
 from anabranch.runtime.gate import Gate
 from anabranch.state.positions import FIRST, Jumbo, Root, end
 
@@ -45,13 +45,6 @@ UNEVEN = 1.5
 """A mean above the median by this factor is told."""
 WARM_UP_SHARE = 0.2
 """Part of the calls, from the first on, that do not count: caches fill, state begins."""
-
-_STATES = {
-    StateKind.STATELESS: StateKind.STATELESS,
-    StateKind.PARTITIONED: StateKind.PARTITIONED,
-    StateKind.STATEFUL: StateKind.STATEFUL,
-    StateKind.SHARED: StateKind.SHARED,
-}
 
 
 @dataclass(frozen=True)
@@ -130,19 +123,22 @@ def _operator(flow: Flow, name: str, sample: Sample, read: int) -> OperatorProfi
     step = flow.graph.steps[name]
     body = step.body
     keys, hottest = _keys(sample)
+    region = next(each for each in regions(flow) if name in each.steps)
+    state = profiled_state(step, region)
     is_source, is_sink = step.role is Role.SOURCE, step.role is Role.SINK
     return OperatorProfile(
         name,
         cost=cost_us(sample),
         selectivity=sum(sample.rows_out) / sample.rows_in if sample.rows_in else 0.0,
-        state=_state(flow, name),
+        state=state,
         key=() if is_source or is_sink else tuple(body.key),
-        max_replicas=_most_replicas(flow, name, keys),
+        max_replicas=_most_replicas(flow, name, state, keys),
         tuple_bytes=sample.bytes_in / sample.rows_in if sample.rows_in else 0.0,
         rate=max(sample.rows_in, 1) / read if is_source else 1.0,
         cost_p99=costs_us(sample.calls)[1],
         keys=keys,
         hottest_key_share=hottest,
+        replicas_cost=region.replicas_cost,
     )
 
 
@@ -178,19 +174,11 @@ def costs_us(calls: Sequence[tuple[int, int]]) -> tuple[float, float | None]:
     return float(median), float(p99)
 
 
-def _state(flow: Flow, name: str) -> StateKind:
-    step = flow.graph.steps[name]
-    if step.role is Role.OPERATOR:
-        return _STATES[step.body.state]
-    region = next(r for r in regions(flow) if r.name == name)
-    return StateKind.STATELESS if region.serial is None else StateKind.STATEFUL
-
-
-def _most_replicas(flow: Flow, name: str, keys: int | None) -> int | None:
+def _most_replicas(flow: Flow, name: str, state: StateKind, keys: int | None) -> int | None:
     """Where the flow or its data bound replicas: parts of a source, buckets, distinct keys."""
     step = flow.graph.steps[name]
     if step.role is Role.SINK:
-        return None if _state(flow, name) is StateKind.STATELESS else 1
+        return None if state is StateKind.STATELESS else 1
     if step.role is Role.SOURCE:
         source = flow.sources()[name]
         parts = source.parts()

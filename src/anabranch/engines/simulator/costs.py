@@ -131,7 +131,7 @@ def region_costs(profile: Profile, region: RegionChoice, unit_s: float) -> Regio
     last = len(region.pipelines) - 1
     pipelines, arriving, reaching = [], [], 1.0
     for number, names in enumerate(region.pipelines):
-        found = _pipeline(profile, names, unit_s)
+        found = _pipeline(profile, names, unit_s, region.replicas)
         taken = delta_s if number > 0 else 0.0
         given = delta_s * found.leaving if number < last else 0.0
         pipelines.append(replace(found, switch_s=taken + given))
@@ -150,13 +150,15 @@ def region_costs(profile: Profile, region: RegionChoice, unit_s: float) -> Regio
     )
 
 
-def _pipeline(profile: Profile, names: tuple[str, ...], unit_s: float) -> PipelineCosts:
+def _pipeline(
+    profile: Profile, names: tuple[str, ...], unit_s: float, replicas: int
+) -> PipelineCosts:
     reach: dict[str, float] = {}
     reaching = 1.0
     for name in names:
         reach[name] = reaching
         reaching *= selectivity(profile, name)
-    work = sum(reach[name] * profile.by_name[name].cost for name in names)
+    work = sum(reach[name] * profile.by_name[name].cost_with(replicas) for name in names)
     memory = sum(reach[name] * profile.by_name[name].memory_bytes for name in names)
     return PipelineCosts(reach, work * unit_s, 0.0, reaching, memory)
 

@@ -68,7 +68,7 @@ class Totals:
                 operator, rows = self.operators[name], handled * costs.reach[name]
                 operator.rows_in += rows
                 operator.rows_out += rows * selectivity(profile, name)
-                cost_s = profile.by_name[name].cost * unit_s
+                cost_s = profile.by_name[name].cost_with(region.spec.choice.replicas) * unit_s
                 operator.busy_s += slowed * costs.reach[name] * cost_s
             pipeline = self.pipelines[region.spec.name, names]
             spent_s = passed[number] * region.cpu_s[number]

@@ -199,6 +199,9 @@ def next_manifest(
     reports = outcome.reports
     # After versions of another engine everything was written whole: see SavedRegion.
     before = () if last is None or last.batch_zero is None else last.state
+    # What waits at sinks is in files of gates, whose labels are others: see restoring.py.
+    sinks = {name for report in reports for name in report.sinks}
+    before = tuple(file for file in before if file.region not in sinks)
     saved = [each for report in reports for each in report.state]
     return Manifest(
         version=batch.version,

@@ -25,8 +25,9 @@ A clock judges slices in the tasks of their readers before it is known what the 
 show; `clocks.py` checks the verdicts. Otherwise it has one task, as it has in a batch whose clocks
 are *serial*.
 
-A sink that joined readers knows only how far its own reader has come. While tuples wait at its
-gates, because another engine has read them ahead, it is a stage of its own.
+A replica of a sink that joined readers knows only how far its own reader has come. While tuples
+wait at the gates of several, because another engine has read them ahead, they are a stage of their
+own.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ def layout(
     Args:
         flow: The application.
         plan: The plan.
-        waiting: Regions at whose gates tuples wait; they join no other.
+        waiting: Regions at whose gates tuples wait; with several replicas, they join no other.
         slots: Tasks that Spark runs at once; None for any number.
         serial_clocks: Whether each clock has one task, whatever the plan says.
 
@@ -279,7 +280,7 @@ class _Layout:
 
     def _tasks_to_join(self, region: Region, entering: Sequence[Edge]) -> _Tasks | None:
         """The tasks of the latest producers, which share them from now on; None if it cannot be."""
-        if not entering or region.name in self._waiting:
+        if not entering or (region.name in self._waiting and self._replicas(region) > 1):
             return None
         last = max(self._maker(edge).tasks.stage for edge in entering)
         late = [edge for edge in entering if self._maker(edge).tasks.stage == last]
@@ -416,7 +417,9 @@ def with_ranges(flow: Flow, plan: Plan) -> Plan:
     wide = [name for name in flow.sinks() if plan.region(name).replicas > 1]
     stations = layout(flow, plan).stations if wide else {}
     for name in (each for each in wide if not stations[each].joined):
-        [source] = sources_of(flow, flow.graph.steps[name])
-        most = plan.source(source).most_rows // (RANGES_A_BATCH * plan.region(name).replicas)
+        # Rows of several sources have the same numbers: a batch has those that all have passed.
+        every = sources_of(flow, flow.graph.steps[name])
+        rows = min(plan.source(source).most_rows for source in every)
+        most = rows // (RANGES_A_BATCH * plan.region(name).replicas)
         plan = plan.with_range_rows(name, 1 << max(most.bit_length() - 1, 0))
     return plan

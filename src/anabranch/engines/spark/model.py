@@ -318,9 +318,9 @@ class _Stages:
         """
         region = station.region
         if region.kind is RegionKind.SINK and station.replicas > 1 and not station.joined:
-            [source] = sources_of(self._flow, self._flow.graph.steps[region.name])
+            every = sources_of(self._flow, self._flow.graph.steps[region.name])
             ranges = Ranges.of(self._plan.region(region.name))
-            return ranges.share(replica, round(self._into[source]))
+            return ranges.share(replica, round(min(self._into[source] for source in every)))
         if region.kind is RegionKind.PARTITIONED and station.replicas > 1:
             owners = self._plan.region(region.name).bucket_map
             return owners.count(replica) / len(owners)

@@ -4,8 +4,8 @@ It comes from the host's state cache, by reference, when this host had it in the
 nobody has touched it since; else from the files of the checkpoint. What the batch changed goes into
 one file per replica, under a name that no other attempt uses; the state itself is cached again.
 
-A sink that may have several replicas has no buckets that a plan deals out. Each of its replicas
-reads what waited at the gates of all of them, and keeps its share.
+A sink has no buckets that a plan deals out. Each of its replicas reads what waited at the gates of
+all of them, and keeps its share.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class StateLoader:
         with self._meter.of(Work.STATE):
             region, buckets = run.region, buckets_of(run.channel)
             waiting = run.gate.leftover()
-            if region.kind is RegionKind.SINK and region.replicable:
+            if region.kind is RegionKind.SINK:
                 return self._save_gate(run, waiting)
             before = self._batch.state.get(region.name, SavedRegion())
             whole = before.foreign or should_snapshot(before.files, region.name, buckets)
@@ -124,7 +124,7 @@ class StateLoader:
         return run.ordered and bool(buckets_of(channel))
 
     def _keeps(self, channel: Channel, waiting: Waiting) -> bool:
-        """Whether something is kept, or was before: a gate in front of a sink seldom keeps any."""
+        """Whether something is kept, or was before: a region without stores seldom keeps any."""
         stores = any(kernel.stores for kernel in channel.kernels.values())
         waits = any(jumbo is not None for jumbo in waiting)
         return stores or waits or channel.region.name in self._waited

@@ -8,6 +8,8 @@ region needs per tuple of the source; this form holds for any graph of regions a
 here. In a graph, the tuples that reach an operator are those of all its streams, and the output
 half of a thread switch is paid for each stream that leaves a region.
 
+Deviation: an operator may cost more where it has several replicas (`replicas_cost`).
+
 Readings: the sums of eq. 14 run over all regions and pipelines; eq. 13 scales down only, when there
 is more work than cores. A partitioned run is routed by what its keys have in common. Neighbours
 with one replica may be two regions; the paper would merge them, and add the switches at the ends of
@@ -93,8 +95,9 @@ def region_times(profile: Profile, region: RegionChoice) -> RegionTimes:
     switching = overheads.thread_switch * crossings(profile, region)
     needs = pipeline_times(profile, region.pipelines)
     slowest = max(reversed(range(len(needs))), key=lambda number: needs[number])
-    turn = switching + ordering + needs[slowest] / speedup(profile, region)
-    working = sum(needs) - waiting(profile, region.operators)
+    further = replicas_cost(profile, region.operators) if region.replicas > 1 else 0.0
+    turn = switching + ordering + (needs[slowest] + further) / speedup(profile, region)
+    working = sum(needs) + further - waiting(profile, region.operators)
     return RegionTimes(region, visits * turn, visits * (switching + ordering + working), slowest)
 
 
@@ -126,6 +129,25 @@ def waiting(profile: Profile, steps: Sequence[str]) -> float:
     time, arriving = 0.0, 1.0
     for name in steps:
         time += arriving * profile.by_name[name].wait
+        arriving *= selectivity(profile, name)
+    return time
+
+
+def replicas_cost(profile: Profile, steps: Sequence[str]) -> float:
+    """Time per tuple into a run that it costs more with several replicas; they share it.
+
+    Operators that have such a cost are regions of their own in flows, so the model need not say in
+    which pipeline it is paid: it counts with the slowest.
+
+    Example:
+        >>> from anabranch.planning.profile import OperatorProfile, chain
+        >>> replicas_cost(chain([OperatorProfile("clock", 4.0, replicas_cost=0.25)]), ["clock"])
+        1.0
+    """
+    time, arriving = 0.0, 1.0
+    for name in steps:
+        operator = profile.by_name[name]
+        time += arriving * (operator.cost_with(2) - operator.cost)
         arriving *= selectivity(profile, name)
     return time
 

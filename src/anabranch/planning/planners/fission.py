@@ -30,7 +30,7 @@ from math import log2
 from typing import NamedTuple
 
 from anabranch.planning.answer import Answer, RegionChoice, most_speedup, replicable
-from anabranch.planning.models.fission import crossings, estimate
+from anabranch.planning.models.fission import crossings, estimate, replicas_cost
 from anabranch.planning.planners.planner import Problem
 from anabranch.planning.profile import Profile
 
@@ -183,6 +183,7 @@ class _Figures(NamedTuple):
     """What it costs to hand tuples to each operator from another thread."""
     switching: float
     ordering: float
+    replicas_cost: float
     most_speedup: float
 
     @staticmethod
@@ -198,6 +199,7 @@ class _Figures(NamedTuple):
             tuple(overheads.thread_switch * visits[name] for name in names),
             overheads.thread_switch * entering * crossings(profile, RegionChoice((names,))),
             overheads.replication * entering,
+            replicas_cost(profile, names) * entering,
             1.0 if works[-1] <= alpha * entering else bound,
         )
 
@@ -261,5 +263,6 @@ def _lay_out(figures: _Figures, cuts: tuple[int, ...], replicas: int) -> _Region
     times = [figures.pipeline(start, end) for start, end in pairwise(cuts)]
     slowest = len(times) - 1 - times[::-1].index(max(times))
     extra = figures.switching + figures.ordering * log2(replicas)
-    turn = extra + times[slowest] / min(replicas, figures.most_speedup)
-    return _Region(figures, cuts, replicas, turn, extra + sum(times), slowest)
+    further = figures.replicas_cost if replicas > 1 else 0.0
+    turn = extra + (times[slowest] + further) / min(replicas, figures.most_speedup)
+    return _Region(figures, cuts, replicas, turn, extra + sum(times) + further, slowest)

@@ -15,7 +15,13 @@ from math import log2
 from typing import NamedTuple
 
 from anabranch.planning.answer import RegionChoice, most_replicas, most_speedup
-from anabranch.planning.models.fission import crossings, pipeline_times, selectivity, waiting
+from anabranch.planning.models.fission import (
+    crossings,
+    pipeline_times,
+    replicas_cost,
+    selectivity,
+    waiting,
+)
 from anabranch.planning.profile import Profile
 
 
@@ -62,17 +68,22 @@ def options(
     fastest = most_speedup(members)
     switching = overheads.thread_switch * crossings(profile, RegionChoice((tuple(run),)))
     visits, idle = profile.visits[run[0]], waiting(profile, run)
+    dearer = replicas_cost(profile, run)
     found: list[Option] = []
     for cutting in cuttings:
         most = threads // cutting.pieces
-        shortest = float("inf")
+        shortest = before = float("inf")
         for copies in range(1, (most if bound is None else min(most, bound)) + 1):
             fixed = switching + overheads.replication * log2(copies)
-            turn = visits * (fixed + cutting.slowest / min(copies, fastest))
+            further = dearer if copies > 1 else 0.0
+            turn = visits * (fixed + (cutting.slowest + further) / min(copies, fastest))
+            if copies > 2 and turn >= before:
+                break  # from two on it falls up to one number of replicas, and rises from there on
+            before = turn
             if turn >= shortest:
-                break  # the turn falls up to one number of replicas, and rises from there on
+                continue
             shortest = turn
-            work = visits * (fixed + cutting.total - idle)
+            work = visits * (fixed + cutting.total + further - idle)
             pipelines = _pieces(run, cutting.ends)
             found.append(Option(turn, work, copies * cutting.pieces, pipelines, copies))
     return found
