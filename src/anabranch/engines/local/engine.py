@@ -25,7 +25,15 @@ from anabranch.engines.local.session import END_S, TICK_S, Session, WorkerLost
 from anabranch.engines.local.site import must_return
 from anabranch.engines.process_memory import keep_freed_memory
 from anabranch.errors import EngineError, Subject, in_words
-from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
+from anabranch.events import (
+    Decision,
+    Event,
+    Kind,
+    Observed,
+    Reconfiguration,
+    RunEnded,
+    RunStarted,
+)
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.source import require_one_part
@@ -42,7 +50,11 @@ DRAIN_S = 5.0
 SAVE_S = 1.0
 """How often a version is saved."""
 RESTARTS = 3
-"""How often a run goes on from its checkpoint after the death of a worker."""
+"""How often in succession a run goes on from its checkpoint after the death of a worker."""
+RECOVERED = 5
+"""Versions after which deaths are counted anew: what killed a worker is behind the run."""
+RECOVERY = "recovery"
+"""Who notes in the journal that a run goes on after the death of a worker."""
 WORKERS = "ANABRANCH_WORKERS"
 """An environment variable: the number of workers where none is given."""
 
@@ -85,6 +97,7 @@ class LocalEngine:
         self._rows = (0, 0)
         self._rows_before = (0, 0)
         self._restarts = 0
+        self._restarted_at = -1  # the version from which it went on last
         self._caught_up: bool | None = None
         self._asked_caught_up = False
 
@@ -354,27 +367,29 @@ class LocalEngine:
         """Go on from the checkpoint in a new session, if there is one."""
         checkpoint, session = self._checkpoint, self._session
         assert session is not None
+        last = None if checkpoint is None else checkpoint.last
+        version = -1 if last is None else last.version
+        if version >= self._restarted_at + RECOVERED:
+            self._restarts = 0
         ends = self._stopping or is_exiting()
         if checkpoint is None or self._restarts >= RESTARTS or ends:
             self._fail(error)
             return
         self._restarts += 1
-        log.warning(
-            "%s; going on from version %s of the checkpoint (restart %d of %d)",
-            error,
-            "none" if checkpoint.last is None else checkpoint.last.version,
-            self._restarts,
-            RESTARTS,
-        )
+        self._restarted_at = version
+        place = "the start" if version < 0 else f"version {version} of the checkpoint"
+        why = f"{error}; going on from {place} (restart {self._restarts} of {RESTARTS})"
+        log.warning("%s", why)
         try:
+            self._tell(Decision(self.seconds, RECOVERY, Kind.NOTED, why))
             read = sum(s.rows_saved for s in session.coordinator.sources.values())
             self._rows_before = (
                 self._rows_before[0] + read,
                 self._rows_before[1] + session.rows_shown,
             )
             session.abandon()
-            if checkpoint.last is not None:
-                self._plan = Plan.from_json(checkpoint.last.plan)
+            if last is not None:
+                self._plan = Plan.from_json(last.plan)
             with self._lock:
                 self._requested = self._requested or self._begun
             self._session = self._new_session()

@@ -99,7 +99,7 @@ class LineSender(io.RawIOBase):
     """A stream of bytes that sends complete lines as text."""
 
     def __init__(self, name: Stream, send: Send) -> None:
-        self._stream: Stream = name
+        self.name: Stream = name
         self._send = send
         self._rest = b""
 
@@ -107,7 +107,7 @@ class LineSender(io.RawIOBase):
         return True
 
     def fileno(self) -> int:
-        stream = sys.__stdout__ if self._stream == "stdout" else sys.__stderr__
+        stream = sys.__stdout__ if self.name == "stdout" else sys.__stderr__
         if stream is None:
             raise io.UnsupportedOperation("fileno")
         return stream.fileno()
@@ -129,7 +129,7 @@ class LineSender(io.RawIOBase):
             self._send_text(rest)
 
     def _send_text(self, data: bytes) -> None:
-        self._send(Printed(self._stream, current.step, data.decode(errors="replace")))
+        self._send(Printed(self.name, current.step, data.decode(errors="replace")))
 
 
 def _text_stream(name: Stream, send: Send) -> io.TextIOWrapper:
