@@ -32,30 +32,23 @@ RETAINED = 5
 class Checkpoint:
     """A checkpoint directory in the hands of one run; `open` gets one."""
 
-    def __init__(self, storage: Storage, fence: Fence, *, contents: bool = True) -> None:
+    def __init__(self, storage: Storage, fence: Fence) -> None:
         """Hold a storage that has been claimed and fenced."""
         self.storage = storage
         self._fence = fence
-        self._contents = contents
         self._known: dict[int, Manifest] = {}
         self._last: Manifest | None = None
         self._looked = False
 
     @staticmethod
     def open(
-        location: str | os.PathLike[str] | Storage,
-        flow: Flow,
-        *,
-        contents: bool = True,
-        fresh: bool = True,
+        location: str | os.PathLike[str] | Storage, flow: Flow, *, fresh: bool = True
     ) -> Checkpoint:
         """Claim a directory for a flow and take it over from whatever run had it.
 
         Args:
             location: A path or URI; absent and empty directories are fresh checkpoints.
             flow: Must be the one that the directory belongs to.
-            contents: Whether `last` reads all state to verify it, or compares sizes only; then
-                damage shows when a task reads the file.
             fresh: Whether a directory without a checkpoint may become one.
         """
         storage = location if isinstance(location, Storage) else storage_at(location)
@@ -64,7 +57,7 @@ class Checkpoint:
             storage.make(folder)
         fence = Fence.take(storage)
         finish_rollback(storage)
-        return Checkpoint(storage, fence, contents=contents)
+        return Checkpoint(storage, fence)
 
     @property
     def token(self) -> str:
@@ -152,8 +145,8 @@ class Checkpoint:
         self._known[manifest.version] = manifest
         self._last, self._looked = manifest, True
 
-    def clean(self, keep_from_version: int | None = None) -> None:
-        """Remove versions that nobody will go back to; by default all but the last five.
+    def clean(self) -> None:
+        """Remove versions that nobody will go back to: all but the last five.
 
         State files go when no kept manifest names them, unless they are of a batch that has not
         been published yet: a running task may have written them.
@@ -162,8 +155,7 @@ class Checkpoint:
         if last is None:
             return
         self._fence.check()
-        keep = last.version - RETAINED + 1 if keep_from_version is None else keep_from_version
-        keep = min(keep, last.version)
+        keep = last.version - RETAINED + 1
         remove_documents(self.storage, keep)
         remove_pending(self.storage, last.version)
         self._known = {v: m for v, m in self._known.items() if v >= keep}
@@ -189,9 +181,9 @@ class Checkpoint:
 
     def _intact(self, version: int) -> Manifest:
         try:
-            found = require_intact(self.storage, version, contents=self._contents)
+            found = require_intact(self.storage, version)
         except StateError as error:
-            raise way_back(self.storage, error, version, contents=self._contents) from error
+            raise way_back(self.storage, error, version) from error
         self._known[version] = found
         return found
 
@@ -232,38 +224,30 @@ def read_manifest(storage: Storage, version: int) -> Manifest | None:
     return manifest
 
 
-def require_intact(storage: Storage, version: int, *, contents: bool) -> Manifest:
-    """A manifest whose state files are all there; raises StateError that names the damaged file.
-
-    Args:
-        storage: The checkpoint.
-        version: Which manifest.
-        contents: Whether to read every state file, or to compare sizes only.
-    """
+def require_intact(storage: Storage, version: int) -> Manifest:
+    """Return a manifest whose state files are all there, or name the damaged one."""
     manifest = read_manifest(storage, version)
     if manifest is None:
         raise damaged(storage.named(document(MANIFESTS, version)), "no such file")
-    sizes = {} if contents else storage.entries(FOLDER)
     for file in manifest.state:
-        if sizes.get(file.name) != file.size:
-            checked(storage, file)
+        checked(storage, file)
     return manifest
 
 
-def newest_intact(storage: Storage, *, below: int, contents: bool) -> int | None:
+def newest_intact(storage: Storage, *, below: int) -> int | None:
     """The newest version under `below` from which a run can go on."""
     for version in reversed(versions(storage, MANIFESTS)):
         if version < below:
             try:
-                return require_intact(storage, version, contents=contents).version
+                return require_intact(storage, version).version
             except StateError:
                 continue
     return None
 
 
-def way_back(storage: Storage, error: StateError, version: int, *, contents: bool) -> StateError:
+def way_back(storage: Storage, error: StateError, version: int) -> StateError:
     """An error about damage in `version`, with the version from which a run can go on."""
-    intact = newest_intact(storage, below=version, contents=contents)
+    intact = newest_intact(storage, below=version)
     remedy = (
         "no earlier version is intact: put the file back from a copy, or start afresh in a new "
         "checkpoint directory"
