@@ -30,8 +30,8 @@ Changes = dict[str, list[bytes | None]]
 
 
 @runtime_checkable
-class Shrinking(Sized, Protocol):
-    """State that knows how much it held before it forgot something."""
+class Countable(Sized, Protocol):
+    """State that knows the most that it held when it forgot something."""
 
     shrank_from: int
 
@@ -81,19 +81,14 @@ class Channel:
     def _run_last(
         self, name: str, inputs: Sequence[Jumbo | None], frontier: Root
     ) -> list[Jumbo | None]:
-        """The end of the stream, at which a kernel forgets all: note what it held until then."""
+        """Run a kernel that forgets all, at the end of the stream, and note what it has held."""
         kernel = self.kernels[name]
         held = list(_countable(kernel))
-        before = [len(store) for store in held]
-        shrinking = [store for store in held if isinstance(store, Shrinking)]
-        for store in shrinking:
-            store.shrank_from = 0
+        for store in held:
+            store.shrank_from = len(store)
         outputs = kernel.run(inputs, frontier)
         if held:
-            most = sum(
-                max(count, len(store), getattr(store, "shrank_from", 0))
-                for count, store in zip(before, held, strict=True)
-            )
+            most = sum(max(len(store), store.shrank_from) for store in held)
             self._before_the_end[name] = max(most, self._before_the_end.get(name, 0))
         return outputs
 
@@ -177,10 +172,10 @@ class Channel:
         return told
 
 
-def _countable(kernel: Kernel) -> Iterator[Sized]:
-    """What a kernel remembers by key, where it can be counted."""
+def _countable(kernel: Kernel) -> Iterator[Countable]:
+    """The stores of a kernel whose keys can be counted."""
     held = (getattr(store, "table", store) for store in kernel.stores)
-    return (store for store in held if isinstance(store, Sized))
+    return (store for store in held if isinstance(store, Countable))
 
 
 def owned_buckets(region: Region, plan: RegionPlan, replica: int) -> tuple[int, ...]:

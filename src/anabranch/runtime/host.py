@@ -116,7 +116,8 @@ class Host:
         """Take a message for this host or one of its units."""
         if isinstance(message, Begin):
             self._begin(message)
-            for each in self._take_unannounced():
+            early, self._unannounced = self._unannounced, []
+            for each in early:
                 self.receive(each)
         elif isinstance(message, Delivery | Barrier | ClockMessage):
             unit = self.units.get(message.link.consumer)
@@ -132,10 +133,6 @@ class Host:
             self.readers[message.reader].receive(message)
         else:
             raise TypeError(f"a host does not take {type(message).__name__}")
-
-    def _take_unannounced(self) -> list[Message]:
-        taken, self._unannounced = self._unannounced, []
-        return taken
 
     def acknowledge(self, chunk: Chunk, change: int) -> None:
         """Note that more or fewer deliveries of a claim are under way."""

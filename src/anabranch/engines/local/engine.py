@@ -92,7 +92,7 @@ class LocalEngine:
         self._driver: threading.Thread | None = None
         self._error: BaseException | None = None
         self._over = threading.Event()
-        self._latencies = Latencies()
+        self.latencies = Latencies()  # of the whole run; benchmarks forget those of their warm-up
         self._started_s = self._ended_s = self._saved_s = self._drained_s = 0.0
         self._rows = (0, 0)
         self._rows_before = (0, 0)
@@ -134,11 +134,7 @@ class LocalEngine:
 
     def latency_ms(self, share: float) -> float:
         """The latency that a share of the tuples did not exceed."""
-        return self._latencies.percentile(share)
-
-    def forget_latencies(self) -> None:
-        """Count latencies anew from now on, after a warm-up."""
-        self._latencies.forget()
+        return self.latencies.percentile(share)
 
     def start(self, tell: Callable[[Event], None]) -> None:
         """Begin."""
@@ -160,15 +156,14 @@ class LocalEngine:
             session.abandon()
             raise
         if not self._inline:
-            self._driver = threading.Thread(
-                target=self._drive, name=f"{self._flow.name}-driver", daemon=True
-            )
+            name = f"{self._flow.name}-driver"
+            self._driver = threading.Thread(target=self._drive, name=name, daemon=True)
             self._driver.start()
 
     def caught_up(self) -> bool | None:
         """Whether all that could be read was read, processed, and is visible."""
         if self._driver is None:
-            self._drive_for(TICK_S)
+            self._drive(TICK_S)
         with self._lock:
             answer, self._caught_up = self._caught_up, None
             self._asked_caught_up = answer is None
@@ -193,7 +188,7 @@ class LocalEngine:
                 "wait in the thread that has started the run; a listener may stop it",
             )
         if self._driver is None and not self._over.is_set():
-            self._drive_for(timeout_s)
+            self._drive(timeout_s)
         ended = self._over.wait(timeout_s) if self._driver is not None else self._over.is_set()
         if ended and self._error is not None:
             raise self._error
@@ -238,16 +233,13 @@ class LocalEngine:
             self._workers,
             self._options.rows,
             self._checkpoint,
-            self._latencies,
+            self.latencies,
             profile=self._profile,
         )
 
     # Driving
 
-    def _drive(self) -> None:
-        self._drive_for(None)
-
-    def _drive_for(self, timeout_s: float | None) -> None:
+    def _drive(self, timeout_s: float | None = None) -> None:
         """Drive the session until the run is over, or for some time."""
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._over.is_set():

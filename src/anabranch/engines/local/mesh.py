@@ -243,14 +243,6 @@ class Mesh:
         self._woken.close()
         self.arena.close()
 
-    def forget(self) -> None:
-        """Let go of connections that belong to the parent of this process."""
-        for peer in self._peers.values():
-            peer.wire.close()
-        self._peers.clear()
-        self._waking.close()
-        self._woken.close()
-
     def _send(self, to: Sequence[int], message: object, by_value: bool = False) -> None:
         peers = [peer for number in to if (peer := self._peers.get(number)) is not None]
         if not peers:
@@ -418,7 +410,7 @@ _meshes: weakref.WeakSet[Mesh] = weakref.WeakSet()
 def _forget_all() -> None:
     # A forked process that kept the connections open would hide the end of its parent from others.
     for mesh in list(_meshes):
-        mesh.forget()
+        mesh.close()
 
 
 if hasattr(os, "register_at_fork"):

@@ -114,17 +114,15 @@ class Session:
         self._requested: Plan | None = None  # waits for them
         self._mesh: Mesh | None = None
         self._woken = Event()
-        count = self._wanted(plan)
         self.coordinator = Coordinator(
             self._topology,
             plan,
-            count,
+            self._wanted(plan),
             limit=limit,
             now_s=time.monotonic(),
             offsets=None if last is None else last.offsets,
             counters=None if last is None else _counters(last),
         )
-        self._first_workers = count
         self._stage: Stage = MemoryStage()
         self._sinks: Sinks | None = None
         schemas = {name: self._topology.contexts[name].inputs[0].schema for name in flow.sinks()}
@@ -172,7 +170,7 @@ class Session:
             self._checkpoint.require_newest()
             assert self._sinks is not None
             self._sinks.open(last)
-        self._hire(self._first_workers)
+        self._hire(self._wanted(self.coordinator.plan))
         self._post(self.coordinator.take_outbox())
 
     def _wanted(self, plan: Plan) -> int:
@@ -469,9 +467,6 @@ class Session:
         self._post([(units[survey.reader], survey) for survey in surveys])
         self._settle()
 
-    def _home_rows(self) -> dict[str, int]:
-        return self._site.rows_written()
-
     # Sinks and versions
 
     def _show(self, prepared: Prepared) -> None:
@@ -543,7 +538,7 @@ class Session:
     def rows(self) -> tuple[int, int]:
         """Tuples read, and tuples that have come to sinks, in this session."""
         read = sum(source.rows_read for source in self.coordinator.sources.values())
-        return read, self.profiler.rows_written(self._home_rows())
+        return read, self.profiler.rows_written(self._site.rows_written())
 
     # Ending
 
