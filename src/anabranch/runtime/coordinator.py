@@ -37,7 +37,7 @@ MOST_EXTRA = 64
 
 @dataclass
 class Passage:
-    """From one epoch to the next, on its way.
+    """A change from one epoch to the next that is under way.
 
     Attributes:
         epoch: The epoch that begins.
@@ -142,22 +142,22 @@ class Coordinator:
 
     @property
     def passing(self) -> bool:
-        """Whether an epoch change is under way."""
+        """Return whether an epoch change is under way."""
         return self._passage is not None
 
     @property
     def wants_epoch(self) -> bool:
-        """Whether an epoch change is requested and has not begun."""
+        """Return whether an epoch change is requested and has not begun."""
         return self._wants_epoch
 
     @property
     def ended(self) -> bool:
-        """Whether every sink has processed the end of its stream."""
+        """Return whether every sink has processed the end of its stream."""
         return all(self._ended.issuperset(self.layout.of_region(sink)) for sink in self._sinks)
 
     @property
     def held_up(self) -> bool:
-        """Whether a source could give out rows, and has too many under way."""
+        """Return whether a source could give out rows, and has too many under way."""
         return any(source.held_up for source in self.sources.values())
 
     # Messages
@@ -198,12 +198,12 @@ class Coordinator:
         return self._take_finished()
 
     def wake_s(self, now_s: float) -> float | None:
-        """When `tick` has something to do though nothing is reported; None: not by itself."""
+        """Return when `tick` has something to do without a report; None: not by itself."""
         times = [source.wake_s(now_s) for source in self.sources.values()]
         return min((time for time in times if time is not None), default=None)
 
     def relax(self) -> None:
-        """Everything stands still: let sources give out more than they usually would.
+        """Let sources give out more than they usually would, where everything stands still.
 
         Where another source only waits for rows to come, what is read meanwhile is bounded.
         """

@@ -70,7 +70,7 @@ class Checkpoint:
 
     @property
     def last(self) -> Manifest | None:
-        """The newest manifest, with all its state intact; None in a fresh checkpoint.
+        """Return the newest manifest, with all its state intact; None in a fresh checkpoint.
 
         Raises:
             StateError: It is damaged; says which file, and which version a run can go on from.
@@ -99,13 +99,13 @@ class Checkpoint:
             )
 
     def log(self, version: int) -> BatchLog | None:
-        """What a batch was going to do, None when it has no log."""
+        """Return what a batch was going to do, None when it has no log."""
         path = document(LOGS, version)
         data = self.storage.read(path)
         return None if data is None else BatchLog.from_json(data, self.storage.named(path))
 
     def manifest(self, version: int) -> Manifest | None:
-        """What a batch did, None when it has not happened or was cleaned away."""
+        """Return what a batch did, None when it has not happened or was cleaned away."""
         if version not in self._known:
             found = read_manifest(self.storage, version)
             if found is None:
@@ -207,13 +207,13 @@ def document(folder: str, version: int) -> str:
 
 
 def versions(storage: Storage, folder: str) -> list[int]:
-    """The versions that have a log or manifest, oldest first."""
+    """Return the versions that have a log or manifest, oldest first."""
     found = (_DOCUMENT.fullmatch(name) for name in storage.entries(folder))
     return sorted(int(match[1]) for match in found if match)
 
 
 def read_manifest(storage: Storage, version: int) -> Manifest | None:
-    """A manifest; None when there is none, StateError when it is damaged."""
+    """Return a manifest; None when there is none, StateError when it is damaged."""
     path = document(MANIFESTS, version)
     data = storage.read(path)
     if data is None:
@@ -235,7 +235,7 @@ def require_intact(storage: Storage, version: int) -> Manifest:
 
 
 def newest_intact(storage: Storage, *, below: int) -> int | None:
-    """The newest version under `below` from which a run can go on."""
+    """Return the newest version under `below` from which a run can go on."""
     for version in reversed(versions(storage, MANIFESTS)):
         if version < below:
             try:
@@ -246,7 +246,7 @@ def newest_intact(storage: Storage, *, below: int) -> int | None:
 
 
 def way_back(storage: Storage, error: StateError, version: int) -> StateError:
-    """An error about damage in `version`, with the version from which a run can go on."""
+    """Return an error about damage in `version`, with the version from which a run can go on."""
     intact = newest_intact(storage, below=version)
     remedy = (
         "no earlier version is intact: put the file back from a copy, or start afresh in a new "
@@ -261,7 +261,7 @@ def way_back(storage: Storage, error: StateError, version: int) -> StateError:
 def roll_back(storage: Storage, version: int) -> None:
     """Forget everything after a version, Spark's own log of it included.
 
-    A kill in between would leave logs that contradict each other, so the wish is written down
+    A kill in between would leave logs that contradict each other, so the request is written down
     first, and whoever opens the checkpoint next finishes it.
     """
     storage.write(ROLLBACK, seal({"to": version}), durable=True)
@@ -292,7 +292,7 @@ def _remove_after(storage: Storage, folder: str, pattern: re.Pattern[str], last:
 
 
 def spark_folder(batch_zero: int) -> str:
-    """The folder of Spark's own checkpoint, whose batch 0 makes such a version.
+    """Return the folder of Spark's own checkpoint, whose batch 0 makes such a version.
 
     Spark numbers its batches without gaps. After versions of the local engine it has to begin
     anew, in a folder of its own.
@@ -377,7 +377,7 @@ class Fence:
 
 
 def _holder(storage: Storage) -> str | None:
-    """The token in force; None when there is none that can be read."""
+    """Return the token in force; None when there is none that can be read."""
     data = storage.read(FENCE)
     if data is None:
         return None

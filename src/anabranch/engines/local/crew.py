@@ -66,12 +66,12 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the process."""
+        """Return the id of the process."""
         return self._process.pid
 
     @property
     def returncode(self) -> int | None:
-        """The exit code, minus a signal's number if that has killed it; None while it runs."""
+        """Return the exit code, minus the number of a signal that killed it; None if it runs."""
         return self._process.poll()
 
     def describe_exit(self) -> str:

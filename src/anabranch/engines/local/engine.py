@@ -52,7 +52,7 @@ SAVE_S = 1.0
 RESTARTS = 3
 """How often in succession a run goes on from its checkpoint after the death of a worker."""
 RECOVERED = 5
-"""Versions after which deaths are counted anew: what killed a worker is behind the run."""
+"""Versions after which deaths are counted anew: the run has passed what killed a worker."""
 RECOVERY = "recovery"
 """Who notes in the journal that a run goes on after the death of a worker."""
 WORKERS = "ANABRANCH_WORKERS"
@@ -105,7 +105,7 @@ class LocalEngine:
 
     @property
     def plan(self) -> Plan:
-        """The plan in force."""
+        """Return the plan in force."""
         return self._plan
 
     @property
@@ -115,7 +115,7 @@ class LocalEngine:
 
     @property
     def seconds(self) -> float:
-        """How long it has worked, up to its end."""
+        """Return how long it has worked, up to its end."""
         return (self._ended_s or time.monotonic()) - self._started_s
 
     @property
@@ -124,16 +124,16 @@ class LocalEngine:
         return len(usable_cpus())
 
     def model(self) -> Model | None:
-        """The model of plans on this engine."""
+        """Return the model of plans on this engine."""
         machine = self._options.machine or Machine.of_cores(self.cores)
         return FlowModel(self._flow, machine, machine.overheads.get(self.name))
 
     def reconfigurations(self) -> list[Reconfiguration]:
-        """The newest plan changes."""
+        """Return the newest plan changes."""
         return list(self._changes)
 
     def latency_ms(self, share: float) -> float:
-        """The latency that a share of the tuples did not exceed."""
+        """Return the latency that a share of the tuples did not exceed."""
         return self.latencies.percentile(share)
 
     def start(self, tell: Callable[[Event], None]) -> None:
@@ -161,7 +161,7 @@ class LocalEngine:
             self._driver.start()
 
     def caught_up(self) -> bool | None:
-        """Whether all that could be read was read, processed, and is visible."""
+        """Return whether all that could be read was read, processed, and is visible."""
         if self._driver is None:
             self._drive(TICK_S)
         with self._lock:
@@ -300,7 +300,7 @@ class LocalEngine:
             self._saved_s = time.monotonic()
 
     def _is_drained(self, session: Session) -> bool:
-        """Whether what was under way is finished, or has taken too long."""
+        """Return whether what was under way is finished, or has taken too long."""
         coordinator = session.coordinator
         if not self._drained_s:
             return False
@@ -461,7 +461,7 @@ def refuse_what_it_cannot(flow: Flow, options: Options) -> None:
 
 
 def _workers(options: Options) -> int | None:
-    """The number of workers that is given: by the caller, or else by the environment."""
+    """Return the number of workers that is given: by the caller, or else by the environment."""
     if options.workers is not None:
         return options.workers
     given = os.environ.get(WORKERS, "")

@@ -116,7 +116,7 @@ class Mesh:
 
     @property
     def peers(self) -> tuple[int, ...]:
-        """The numbers of the connected processes that have not been lost."""
+        """Return the numbers of the connected processes that have not been lost."""
         return tuple(self._peers)
 
     def connect(self, number: int, connection: socket.socket) -> None:

@@ -174,7 +174,7 @@ class Session:
         self._post(self.coordinator.take_outbox())
 
     def _wanted(self, plan: Plan) -> int:
-        """How many workers a plan needs."""
+        """Return how many workers a plan needs."""
         if self._given is not None:
             return self._given
         cores, most = len(usable_cpus()), 1
@@ -244,7 +244,7 @@ class Session:
 
     @property
     def unsaved(self) -> bool:
-        """Whether anything happened since the last version."""
+        """Return whether anything happened since the last version."""
         return self._unsaved
 
     # Turning
@@ -350,7 +350,7 @@ class Session:
             source.forget_arrivals()
 
     def _is_progress(self, message: Report) -> bool:
-        """Whether a report shows that sources that are held up may go on by themselves.
+        """Return whether a report shows that sources that are held up may go on by themselves.
 
         Another source that has a row now and then does not count.
         """
@@ -370,7 +370,7 @@ class Session:
                 raise self._lost(number)
 
     def _dead(self) -> list[int]:
-        """The workers that have died and not ended before."""
+        """Return the workers that have died and not ended before."""
         return [
             number
             for number, worker in enumerate(self._workers, 1)
@@ -404,7 +404,7 @@ class Session:
             self._last_pongs = {}
 
     def _idle(self, now_s: float) -> bool:
-        """Whether nobody has anything to do: asked twice, with nothing sent in between."""
+        """Return whether nobody has anything to do: asked twice, with nothing sent in between."""
         if self._home.runnable():
             return False
         if self._mesh is None:
@@ -432,7 +432,7 @@ class Session:
         self._mesh.send_all(self._mesh.peers, Ping(self._pings))
 
     def caught_up(self) -> bool | None:
-        """Whether all that could be read is visible; None while that is being found out."""
+        """Return whether all that could be read is visible; None while that is being found out."""
         sources = self.coordinator.sources.values()
         now_s = time.monotonic()
         for source in sources:
@@ -488,7 +488,7 @@ class Session:
         self._latencies.note([((now_s - born_s) * 1000, rows) for born_s, rows in ages])
 
     def _publish(self, passage: Passage) -> None:
-        """Everything of an epoch is saved: make it count."""
+        """Publish a version: everything of an epoch is saved."""
         checkpoint, sinks = self._checkpoint, self._sinks
         assert checkpoint is not None
         assert sinks is not None
@@ -513,7 +513,7 @@ class Session:
                 counters={s: c.counts() for s, c in self.coordinator.counters.items()},
                 ended=passage.ended,
             )
-        # Behind this the manifest may be there even if it raises: nothing is aborted any more.
+        # After this the manifest may be there even if it raises: nothing is aborted any more.
         checkpoint.publish(manifest)
         self._chain = manifest.state
         sinks.commit(manifest, checkpoint.require_owned)

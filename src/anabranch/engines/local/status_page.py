@@ -38,7 +38,7 @@ class StatusPage:
 
     @property
     def step(self) -> int:
-        """The number of the step that runs; NO_STEP between steps."""
+        """Return the number of the step that runs; NO_STEP between steps."""
         number: int = _STEP.unpack_from(self._page)[0]
         return number
 
