@@ -300,9 +300,9 @@ class Interleaved:
     def outflow(self, unit: UnitId) -> SinkOutflow:
         """Collects the rows of a replica of a sink."""
         schema = self._topology.contexts[unit.region].inputs[0].schema
-        return _Counted(unit, collect(), schema, self._stage, None, self._show).into(
-            self._rows_of[unit.region]
-        )
+        outflow = _Counted(unit, collect(), schema, self._stage, None, self._show)
+        outflow.rows_of = self._rows_of[unit.region]
+        return outflow
 
     def _show(self, prepared: Prepared) -> None:
         receipts = [segment.receipt for segment in self._orders[prepared.sink].take(prepared)]
@@ -375,14 +375,11 @@ def _slowed(plan: Plan, sources: Sequence[str]) -> Plan:
 class _Counted(SinkOutflow):
     """Counts rows by epoch."""
 
-    def into(self, rows: Counter[int]) -> _Counted:
-        """Count there."""
-        self._rows_of = rows
-        return self
+    rows_of: Counter[int]
 
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         super().write(jumbo, born_s)
-        self._rows_of[self._epoch] += len(jumbo)
+        self.rows_of[self._epoch] += len(jumbo)
 
 
 def _first_rows(batches: Sequence[pa.RecordBatch], rows: int) -> list[pa.RecordBatch]:

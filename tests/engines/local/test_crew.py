@@ -185,13 +185,14 @@ def test_the_exit_code_of_a_worker_is_described(crew):
         assert workers[0].describe_exit() == "exited with code 3"
 
 
-def test_a_worker_that_does_not_become_idle_is_killed():
+def test_a_worker_that_does_not_become_idle_is_killed(monkeypatch):
+    monkeypatch.setattr("anabranch.engines.local.crew.GRACE_S", 0.1)
     crew = Crew()
     workers = crew.take(1)
     mesh = crew.connect(workers)
     crew.run(mesh, lambda mesh: sum(range(10**12)))
     mesh.close()
-    crew.give_back(workers, grace_s=0.1)
+    crew.give_back(workers)
     assert workers[0].describe_exit() == "killed by SIGKILL"
     crew.close()
 
@@ -367,7 +368,8 @@ def test_a_worker_that_was_not_used_is_kept(crew):
 
 def test_idle_workers_beyond_the_cores_end_after_a_while(monkeypatch):
     monkeypatch.setattr("anabranch.engines.local.crew.usable_cpus", lambda: {0})
-    crew = Crew(dismiss_s=0.0)
+    monkeypatch.setattr("anabranch.engines.local.crew.DISMISS_S", 0.0)
+    crew = Crew()
     first, second, third = crew.take(3)
     crew.give_back([first, second])
     wait_until(lambda: second.returncode is not None)

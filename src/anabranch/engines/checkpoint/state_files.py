@@ -192,14 +192,7 @@ def needed(
     return found[::-1]
 
 
-def should_snapshot(
-    files: Chain,
-    region: str,
-    replica_buckets: Collection[int],
-    *,
-    least_bytes: int = SNAPSHOT_BYTES,
-    most_files: int = SNAPSHOT_FILES,
-) -> bool:
+def should_snapshot(files: Chain, region: str, replica_buckets: Collection[int]) -> bool:
     """Return whether a replica should write its buckets whole in the batch to come.
 
     It should once the changes since the last whole files outweigh those, so that over time a byte
@@ -215,4 +208,4 @@ def should_snapshot(
         else:
             changes += share
             change_files += 1
-    return change_files >= most_files or changes > max(whole, least_bytes)
+    return change_files >= SNAPSHOT_FILES or changes > max(whole, SNAPSHOT_BYTES)

@@ -142,9 +142,6 @@ class Crew:
     A run whose operators wait may have more workers than the machine has cores. Idle ones beyond
     those are kept for a while, since a similar run may follow.
 
-    Args:
-        dismiss_s: How long they are kept.
-
     Example:
         >>> def main(mesh: Mesh, text: str) -> None:
         ...     mesh.send(0, f"{text} from {mesh.number}")
@@ -162,8 +159,7 @@ class Crew:
         >>> crew.close()
     """
 
-    def __init__(self, dismiss_s: float = DISMISS_S) -> None:
-        self._dismiss_s = dismiss_s
+    def __init__(self) -> None:
         self._reset()
         _crews.add(self)
 
@@ -207,12 +203,12 @@ class Crew:
             self._taken += workers
             return workers
 
-    def give_back(self, workers: Sequence[WorkerProcess], grace_s: float = GRACE_S) -> None:
+    def give_back(self, workers: Sequence[WorkerProcess]) -> None:
         """Keep workers for the next run, after the mesh of the last one has been closed.
 
         A worker that is not idle in time is killed, as is one whose job left threads behind.
         """
-        until_s = time.monotonic() + grace_s
+        until_s = time.monotonic() + GRACE_S
         idle = [worker for worker in workers if worker.becomes_idle(until_s)]
         for worker in workers:
             if worker not in idle:
@@ -222,7 +218,7 @@ class Crew:
             # The order makes the next run of this size give each worker the same number.
             self._idle += reversed(idle)
             if len(self._idle) > len(usable_cpus()) and self._dismissal is None:
-                self._dismissal = threading.Timer(self._dismiss_s, self._dismiss)
+                self._dismissal = threading.Timer(DISMISS_S, self._dismiss)
                 self._dismissal.daemon = True
                 self._dismissal.start()
 
