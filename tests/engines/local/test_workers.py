@@ -141,7 +141,7 @@ def test_deaths_are_counted_anew_after_several_versions(tmp_path, monkeypatch):
     def step(batch: pa.RecordBatch) -> dict[str, Any]:
         died = [int(file.name) for file in deaths.iterdir()]
         version = max((int(file.stem) for file in manifests.glob("0*.json")), default=-1)
-        if len(died) < 3 and version >= max(died, default=-1) + 3:
+        if len(died) < 2 and version >= max(died, default=-1) + 3:
             (deaths / str(version)).touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return {}
@@ -149,7 +149,7 @@ def test_deaths_are_counted_anew_after_several_versions(tmp_path, monkeypatch):
     flow = flow_of(step, parquet(tmp_path / "out"), rows=None)
     options = {"workers": 2, "plan": small(flow), "checkpoint": tmp_path / "checkpoint"}
     with ab.start(flow, engine="local", **options) as run:
-        wait_until(lambda: len(run.decisions) == 3)
+        wait_until(lambda: len(run.decisions) == 2)
     assert all("(restart 1 of 1)" in decision.why for decision in run.decisions)
     found = read_back(tmp_path / "out")["x"].to_pylist()
     assert found == list(range(len(found)))
