@@ -498,7 +498,9 @@ def listener(event):
             os._exit(0)
         children.append(child)
 
-ab.run(flow_of(rows, out), engine="local", workers=2, listener=listener)
+flow = flow_of(rows, out)
+plan = ab.plan(flow).with_replicas("sums", 2)  # so that the run needs both workers
+ab.run(flow, engine="local", workers=2, plan=plan, listener=listener)
 from anabranch.engines.local.crew import shared_crew
 print(len(shared_crew()._idle), out.table().num_rows)
 os.kill(children[0], 9)
