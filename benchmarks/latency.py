@@ -70,7 +70,7 @@ def run(lines: pa.RecordBatch, rate: float | None, seconds: float) -> tuple[floa
     flow = word_count(Endless(lines, rate), Drop())
     engine = start(flow, Plan.sequential(flow).with_source("lines", batch_rows=BATCH_ROWS))
     time.sleep(WARM_UP_S)
-    engine.forget_latencies()
+    engine.latencies.forget()
     before, began = engine.rows[0], time.monotonic()
     time.sleep(seconds)
     read = (engine.rows[0] - before) / (time.monotonic() - began)

@@ -80,6 +80,16 @@ def test_a_large_file_is_read_from_any_row(large, order):
         assert rows_from(source, start, 70) == rows[start : start + 70]
 
 
+@pytest.mark.parametrize("start", ["\n", "  \n", "\r\n", ""])
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
+def test_blank_lines_at_either_end_are_no_rows(tmp_path, monkeypatch, start, end):
+    monkeypatch.setattr(line_files, "SPLIT_BYTES", 1)
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(f'{start}{{"n": 0}}\n{{"n": 1}}{end}'.encode())
+    assert rows_from(files(path), 1, 9) == [{"n": 1}]
+    assert rows_from(files(path), 0, 9) == [{"n": 0}, {"n": 1}]
+
+
 def test_several_readers_of_one_file_give_its_rows_in_order(large):
     path, rows = large
     flow = ab.Flow("rows")

@@ -140,6 +140,12 @@ def test_it_has_another_hash_seed_time_zone_and_working_directory(other):
     assert there.split()[2] == os.path.realpath(other.surroundings.folder)
 
 
+def test_it_has_the_flags_of_this_interpreter(monkeypatch):
+    monkeypatch.setattr(another_process, "interpreter_flags", lambda: ["-O"])
+    with OtherProcess(Surroundings(1)) as fresh:
+        assert shown(fresh.run(value_of(lambda: str(sys.flags.optimize)))[0]) == {"1"}
+
+
 def test_it_finds_modules_that_this_process_finds(other, tmp_path, monkeypatch):
     (tmp_path / "found_nearby.py").write_text("def value(): return 'x'\n")
     monkeypatch.chdir(tmp_path)

@@ -24,11 +24,11 @@ DRAWN_ROWS = 64
 KEPT_DRAWS = 64
 """Jumbo tuples of a period whose keys are remembered: the newest."""
 MOST_KEYS = 8
-"""Keys that are told of a period."""
+"""Keys that are reported of a period."""
 LEAST_DRAWN = 10
 """A key that was drawn fewer times may have been drawn by chance."""
 LEAST_SHARE = 0.05
-"""A key that comes less often is not worth a word."""
+"""A key that comes less often is not reported."""
 MOST_LETTERS = 40
 
 
@@ -77,7 +77,7 @@ class BucketLoads:
     def __init__(self, buckets: int, key: Sequence[str]) -> None:
         self._key = tuple(key)
         self._rows: Ints = np.zeros(buckets, np.int64)
-        self._told: Ints = np.zeros(buckets, np.int64)
+        self._reported: Ints = np.zeros(buckets, np.int64)
         self._draws: deque[Draw] = deque(maxlen=KEPT_DRAWS)
         self._chance = np.random.default_rng(0)
         self._lock = Lock()
@@ -95,11 +95,11 @@ class BucketLoads:
             self._draws.append(Draw(hashes[drawn], columns, rows / len(drawn)))
 
     def look(self) -> Loads:
-        """What was noted since the last look."""
+        """Return what was noted since the last look."""
         with self._lock:
             now, draws = self._rows.copy(), list(self._draws)
             self._draws.clear()
-        new, self._told = now - self._told, now
+        new, self._reported = now - self._reported, now
         rows, often = often_drawn(draws, self._key)
         return Loads(tuple(new.tolist()) if new.any() else (), rows, often)
 
@@ -136,7 +136,7 @@ def often_drawn(draws: Sequence[Draw], key: Sequence[str]) -> tuple[float, tuple
 
 
 def hottest_key(loads: Iterable[Loads]) -> HotKey | None:
-    """The key that comes most often, of all that came somewhere; None if none stands out."""
+    """Return the key that comes most often, of all that came somewhere; None if none stands out."""
     total, drawn, rows, words = 0.0, defaultdict[int, int](int), defaultdict[int, float](float), {}
     for each in loads:
         total += each.rows
@@ -160,12 +160,12 @@ def bucket_rows(loads: Iterable[Loads]) -> tuple[int, ...]:
 
 
 def in_words(key: Sequence[str], values: Sequence[object]) -> str:
-    """A key as people read it.
+    """Return a key as people read it.
 
     Example:
         >>> in_words(("host", "port"), ("a.example", 80))
         "host 'a.example', port 80"
     """
-    told = [repr(value) for value in values]
-    short = [text if len(text) <= MOST_LETTERS else text[:MOST_LETTERS] + "…" for text in told]
+    texts = [repr(value) for value in values]
+    short = [text if len(text) <= MOST_LETTERS else text[:MOST_LETTERS] + "…" for text in texts]
     return ", ".join(f"{name} {text}" for name, text in zip(key, short, strict=True))

@@ -20,7 +20,7 @@ from anabranch.planning.regions import Region, RegionKind
 from anabranch.state.positions import Jumbo, Root, is_end
 from anabranch.state.tables.store import Store
 
-Told = TypeVar("Told")
+Content = TypeVar("Content")
 
 Snapshot = dict[str, list[bytes]]
 """By step, the snapshot of each of its stores."""
@@ -30,14 +30,14 @@ Changes = dict[str, list[bytes | None]]
 
 
 @runtime_checkable
-class Shrinking(Sized, Protocol):
-    """State that knows how much it held before it forgot something."""
+class Countable(Sized, Protocol):
+    """State that knows the most that it held when it forgot something."""
 
     shrank_from: int
 
 
 class Channel:
-    """One replica of a region."""
+    """Runs one replica of a region."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Channel:
         replica: int,
         pipeline: int | None = None,
     ) -> None:
-        """Kernels without state, of all pipelines or of one; `absorb` or `restore` bring it."""
+        """Make kernels of all pipelines or of one; `absorb` or `restore` bring their state."""
         self.region, self.replica = region, replica
         self.buckets = owned_buckets(region, plan, replica)
         self.pipelines = plan.pipelines if pipeline is None else (plan.pipelines[pipeline],)
@@ -81,19 +81,14 @@ class Channel:
     def _run_last(
         self, name: str, inputs: Sequence[Jumbo | None], frontier: Root
     ) -> list[Jumbo | None]:
-        """The end of the stream, at which a kernel forgets all: note what it held until then."""
+        """Run a kernel that forgets all, at the end of the stream, and note what it has held."""
         kernel = self.kernels[name]
         held = list(_countable(kernel))
-        before = [len(store) for store in held]
-        shrinking = [store for store in held if isinstance(store, Shrinking)]
-        for store in shrinking:
-            store.shrank_from = 0
+        for store in held:
+            store.shrank_from = len(store)
         outputs = kernel.run(inputs, frontier)
         if held:
-            most = sum(
-                max(count, len(store), getattr(store, "shrank_from", 0))
-                for count, store in zip(before, held, strict=True)
-            )
+            most = sum(max(len(store), store.shrank_from) for store in held)
             self._before_the_end[name] = max(most, self._before_the_end.get(name, 0))
         return outputs
 
@@ -120,8 +115,8 @@ class Channel:
                 store.absorb(part)
 
     def snapshot(self) -> Snapshot:
-        """State of every operator, as bytes."""
-        return self._told(lambda store: store.snapshot())
+        """Return the state of every operator, as bytes."""
+        return self._of_stores(lambda store: store.snapshot())
 
     def restore(self, snapshot: Snapshot) -> None:
         """Take from a snapshot of any channel of this region what belongs to this one."""
@@ -130,7 +125,7 @@ class Channel:
                 store.restore(part, self.buckets)
 
     def keys(self) -> dict[str, int]:
-        """By step that keeps state by key, how many keys this replica holds, or did at the end."""
+        """Return by step how many keys this replica holds, or held at the end of the stream."""
         found: dict[str, int] = {}
         for name, kernel in self.kernels.items():
             if sizes := [len(store) for store in _countable(kernel)]:
@@ -143,11 +138,11 @@ class Channel:
             store.track()
 
     def changes(self) -> Changes:
-        """What changed in every operator since `track` or the last `saved`, as bytes."""
-        return self._told(lambda store: store.changes())
+        """Return what changed in every operator since `track` or the last `saved`, as bytes."""
+        return self._of_stores(lambda store: store.changes())
 
     def saved(self) -> None:
-        """What `changes` or `snapshot` told is safe."""
+        """Note that what `changes` or `snapshot` returned is safe."""
         for store in self._stores():
             store.saved()
 
@@ -161,12 +156,12 @@ class Channel:
     def _stores(self) -> Iterator[Store]:
         return (store for kernel in self.kernels.values() for store in kernel.stores)
 
-    def _told(self, tell: Callable[[Store], Told]) -> dict[str, list[Told]]:
-        """What each store tells; what cannot be written is blamed on its step."""
-        told: dict[str, list[Told]] = {}
+    def _of_stores(self, read: Callable[[Store], Content]) -> dict[str, list[Content]]:
+        """Return what is read of each store; what cannot be written is blamed on its step."""
+        found: dict[str, list[Content]] = {}
         for name, kernel in self.kernels.items():
             try:
-                told[name] = [tell(store) for store in kernel.stores]
+                found[name] = [read(store) for store in kernel.stores]
             except (PicklingError, TypeError, AttributeError) as error:
                 raise StateError(
                     name,
@@ -174,17 +169,17 @@ class Channel:
                     f"{type(error).__name__}: {error}",
                     "keep plain values in ctx.state, not open files, locks or local functions",
                 ) from error
-        return told
+        return found
 
 
-def _countable(kernel: Kernel) -> Iterator[Sized]:
-    """What a kernel remembers by key, where it can be counted."""
+def _countable(kernel: Kernel) -> Iterator[Countable]:
+    """Yield the stores of a kernel whose keys can be counted."""
     held = (getattr(store, "table", store) for store in kernel.stores)
-    return (store for store in held if isinstance(store, Sized))
+    return (store for store in held if isinstance(store, Countable))
 
 
 def owned_buckets(region: Region, plan: RegionPlan, replica: int) -> tuple[int, ...]:
-    """Buckets one replica holds under a plan; without a bucket map the only one is number 0."""
+    """Return the buckets that a replica holds under a plan; without a bucket map only number 0."""
     if region.kind is RegionKind.STATEFUL or (region.kind is RegionKind.CLOCK and not replica):
         return (0,)
     return owned(plan.bucket_map, replica)

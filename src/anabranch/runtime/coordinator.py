@@ -37,7 +37,7 @@ MOST_EXTRA = 64
 
 @dataclass
 class Passage:
-    """From one epoch to the next, on its way.
+    """A change from one epoch to the next that is under way.
 
     Attributes:
         epoch: The epoch that begins.
@@ -47,7 +47,7 @@ class Passage:
         saves: Whether units save their state.
         ended: Whether all sinks had come to the end of their streams in the epoch before.
         saved: By unit of the epoch before, what its host has saved.
-        done: Units that are done with the epoch before.
+        awaited: Units that are not done with the epoch before.
         entered: Units that have entered the new one.
         stood_s: The longest that a unit could not process what had come.
     """
@@ -58,7 +58,7 @@ class Passage:
     offsets: dict[str, SourceOffsets]
     saves: bool
     saved: dict[UnitId, Any] = field(default_factory=dict)
-    done: set[UnitId] = field(default_factory=set)
+    awaited: set[UnitId] = field(default_factory=set)
     entered: set[UnitId] = field(default_factory=set)
     stood_s: float = 0.0
     ended: bool = False
@@ -107,14 +107,12 @@ class Coordinator:
         for name, offset in (offsets or {}).items():
             self.sources[name].restore(offset)
         self.layout = Layout(topology, plan, workers)
-        self._old = self.layout
         self.counters = {name: Counters() for name in flow.graph.steps}
         for name, counted in (counters or {}).items():
             self.counters[name].add(counted)
         self._sinks = flow.names(Role.SINK)
         self._ended: set[UnitId] = set()
         self._passage: Passage | None = Passage(epoch, plan, plan, {}, saves=False)
-        self._passage.done = set(self.layout.units)
         self._wants_epoch = self._saves = False
         self._holding = False
         self.outbox: list[tuple[int, Message]] = []
@@ -144,22 +142,22 @@ class Coordinator:
 
     @property
     def passing(self) -> bool:
-        """Whether an epoch change is under way."""
+        """Return whether an epoch change is under way."""
         return self._passage is not None
 
     @property
     def wants_epoch(self) -> bool:
-        """Whether an epoch change is requested and has not begun."""
+        """Return whether an epoch change is requested and has not begun."""
         return self._wants_epoch
 
     @property
     def ended(self) -> bool:
-        """Whether every sink has processed the end of its stream."""
+        """Return whether every sink has processed the end of its stream."""
         return all(self._ended.issuperset(self.layout.of_region(sink)) for sink in self._sinks)
 
     @property
     def held_up(self) -> bool:
-        """Whether a source could give out rows, and has too many under way."""
+        """Return whether a source could give out rows, and has too many under way."""
         return any(source.held_up for source in self.sources.values())
 
     # Messages
@@ -200,12 +198,12 @@ class Coordinator:
         return self._take_finished()
 
     def wake_s(self, now_s: float) -> float | None:
-        """When `tick` has something to do though nothing is reported; None: not by itself."""
+        """Return when `tick` has something to do without a report; None: not by itself."""
         times = [source.wake_s(now_s) for source in self.sources.values()]
         return min((time for time in times if time is not None), default=None)
 
     def relax(self) -> None:
-        """Everything stands still: let sources give out more than they usually would.
+        """Let sources give out more than they usually would, where everything stands still.
 
         Where another source only waits for rows to come, what is read meanwhile is bounded.
         """
@@ -228,9 +226,10 @@ class Coordinator:
             {name: source.offsets() for name, source in self.sources.items()},
             self._saves,
             ended=self.ended,
+            awaited=set(self.layout.units),
         )
-        self._old, self.layout = self.layout, Layout(self._topology, self.plan, self._workers)
-        known = (before, self._old.workers)
+        known = (before, self.layout.workers)
+        self.layout = Layout(self._topology, self.plan, self._workers)
         self._announce(Begin(self._epoch, self.plan, self._workers, self._saves, known))
         self._wants_epoch = self._saves = self._holding = False
 
@@ -244,7 +243,7 @@ class Coordinator:
         for step, counted in done.counters.items():
             self.counters[step].add(counted)
         if self._passage is not None:
-            self._passage.done.add(done.unit)
+            self._passage.awaited.discard(done.unit)
             if done.saved is not None:
                 self._passage.saved[done.unit] = done.saved
 
@@ -255,12 +254,9 @@ class Coordinator:
 
     def _take_finished(self) -> Passage | None:
         passage = self._passage
-        if passage is None:
-            return None
-        if passage.done != set(self._old.units) or passage.entered != set(self.layout.units):
+        if passage is None or passage.awaited or passage.entered != set(self.layout.units):
             return None
         self._passage = None
-        self._old = self.layout
         return passage
 
     def _send(self, unit: UnitId, message: Message) -> None:

@@ -125,42 +125,42 @@ class Dispenser:
 
     @property
     def rows(self) -> int:
-        """Rows given out so far, without those that were not there."""
+        """Return how many rows were given out so far, without those that were not there."""
         return self._given
 
     @property
     def at_rest(self) -> bool:
-        """Whether every claim is finished, and every question answered."""
+        """Return whether every claim is finished, and every question answered."""
         return not (self.asking or any(self._claims.values()))
 
     @property
     def over(self) -> bool:
-        """Whether every row was read, up to the limit."""
+        """Return whether every row was read, up to the limit."""
         return self.at_rest and self._exhausted()
 
     @property
     def asking(self) -> bool:
-        """Whether a question has not been answered."""
+        """Return whether a question has not been answered."""
         return bool(self._asked) or self._looks
 
     @property
     def held_up(self) -> bool:
-        """Whether there are rows to give out, and too many claims are under way for that."""
+        """Return whether there are rows to give out, and too many claims are under way for that."""
         full = len(self._flying) >= self._window() and self.at_rest
         return full and not (self._stopped or self._exhausted())
 
     @property
     def rows_read(self) -> int:
-        """Rows that readers have read since the start, about: claims count as a whole."""
+        """Return about how many rows were read since the start: claims count as a whole."""
         return self._given - self._before - self._claimed
 
     @property
     def rows_saved(self) -> int:
-        """Rows before the offsets that were saved last, since the start."""
+        """Return how many rows since the start are before the offsets that were saved last."""
         return max(0, self._saved - self._before)
 
     def is_read(self, now_s: float) -> bool:
-        """Whether all that has come was read, as far as the extents tell."""
+        """Return whether all that has come was read, as far as the extents show."""
         if self.over:
             return True
         return self.at_rest and self.expectant and not self._pace.is_set and not self.backlog(now_s)
@@ -174,7 +174,7 @@ class Dispenser:
         self._stopped = True
 
     def offsets(self) -> SourceOffsets:
-        """Where to read on, once all claims are finished."""
+        """Return where to read on, once all claims are finished."""
         arrivals = self._source.arrivals
         stamp = None if arrivals is None else arrivals.latest or self._stamp
         offsets = SourceOffsets(dict(self._next), self._unopened, self._given, self.over, stamp)
@@ -189,7 +189,7 @@ class Dispenser:
         )
 
     def note_saved(self, offsets: SourceOffsets) -> None:
-        """A version with these offsets is safe."""
+        """Note that a version with these offsets is safe."""
         self._saved = offsets.rows
         del self.runs[: len(offsets.runs)]
 
@@ -216,7 +216,7 @@ class Dispenser:
                 arrivals.let_go(self._parts[part], row)
 
     def backlog(self, now_s: float) -> int | None:
-        """How many rows are known to wait; None when nobody can say."""
+        """Return how many rows are known to wait; None when nobody can say."""
         if self.over:
             return 0
         due = self._pace.due(self._given, now_s)
@@ -254,7 +254,7 @@ class Dispenser:
         )
 
     def _surveyed_parts(self) -> list[int]:
-        """All parts; of an interleaved source those that are not done, since parts may go."""
+        """Return all parts; of an interleaved source only those that are not done."""
         parts = range(len(self._parts))
         if not self._interleaved:
             return list(parts)
@@ -269,7 +269,7 @@ class Dispenser:
     # What readers report
 
     def finished(self, report: Finished, now_s: float) -> None:
-        """A claim is finished."""
+        """Note that a claim is finished."""
         claim = self._claims[report.reader].popleft()
         self._claimed -= claim.stop - claim.start
         part = self._numbers[claim.part]
@@ -306,7 +306,7 @@ class Dispenser:
             arrivals.forget(claim.part, stop)
 
     def surveyed(self, report: Surveyed) -> None:
-        """Extents are known, and all parts if that was asked."""
+        """Note extents, and all parts if that was asked."""
         extents = {self._numbers[part]: extent for part, extent in report.extents.items()}
         self._extents.update(extents)
         self._asked.difference_update(extents)
@@ -315,7 +315,7 @@ class Dispenser:
             self._add_parts(report.parts)
 
     def acknowledged(self, number: int, change: int) -> None:
-        """More or fewer deliveries of a claim are under way."""
+        """Note that more or fewer deliveries of a claim are under way."""
         count = self._flying.get(number, 0) + change
         if count:
             self._flying[number] = count
@@ -331,7 +331,7 @@ class Dispenser:
     # Giving out
 
     def give(self, now_s: float) -> list[Claim | Promise | Survey]:
-        """What readers shall read now, and what those without a claim may promise."""
+        """Return what readers read now, and what those without a claim may promise."""
         self._grow(now_s)
         given: list[Claim | Promise | Survey] = []
         if self._should_look(now_s):
@@ -348,7 +348,7 @@ class Dispenser:
         return given
 
     def wake_s(self, now_s: float) -> float | None:
-        """When to call `give` again though nothing is reported; None: not by itself."""
+        """Return when to call `give` again though nothing is reported; None: not by itself."""
         if self._stopped or self._exhausted():
             return None
         if self._pace.is_set:
@@ -373,7 +373,7 @@ class Dispenser:
 
     @property
     def expectant(self) -> bool:
-        """Whether rows may come by themselves, with time."""
+        """Return whether rows may come by themselves, with time."""
         if self._interleaved and not self._parts:
             return True
         return self._pace.is_set or any(part in self._next for part in self._not_before)
@@ -387,7 +387,7 @@ class Dispenser:
         return [self._notice(part, passed) for part, passed in notices]
 
     def _notice(self, part: int, passed: int) -> Claim:
-        """A claim without rows, for the reader that has least to do."""
+        """Return a claim without rows, for the reader that has least to do."""
         reader = min(self._readers, key=lambda each: len(self._claims[each]))
         first, self._ordinal = self._ordinal, self._ordinal + 1
         free = numbered(self._rank, self._ordinal)
@@ -415,7 +415,7 @@ class Dispenser:
         self._number += 1
 
     def _taken(self) -> set[int]:
-        """The parts of which a reader has a claim."""
+        """Return the parts of which a reader has a claim."""
         claims = [claim for each in self._claims.values() for claim in each]
         return {self._numbers[claim.part] for claim in claims if claim.passed is None}
 
@@ -502,7 +502,7 @@ class Dispenser:
         return claim
 
     def _free_for(self, reader: UnitId, claiming: int = 0) -> Root:
-        """No row that a reader may get from now on, after a claim of so many, is before it."""
+        """Return what is before all rows that a reader may get after a claim of so many."""
         rows: list[int] = []
         # A claim may turn out shorter: only what was read for certain brings the limit near.
         read = self._given - self._claimed - claiming
@@ -520,7 +520,7 @@ class Dispenser:
         return numbered(self._rank, min(rows)) if rows else end(FIRST)
 
     def _part_for(self, reader: UnitId, now_s: float) -> int | None:
-        """The part that a reader goes on with: a shared one, its own, or the next new one."""
+        """Return the part that a reader goes on with: a shared one, its own, or the next one."""
         taken = self._taken()
         if self._interleaved:
             return self._part_in_turn(reader, now_s, taken)
@@ -545,7 +545,7 @@ class Dispenser:
         return None
 
     def _part_in_turn(self, reader: UnitId, now_s: float, taken: set[int]) -> int | None:
-        """The part of an interleaved source whose rows were claimed the longest ago."""
+        """Return the part of an interleaved source whose rows were claimed the longest ago."""
         new = [self._unopened] if self._unopened < len(self._parts) else []
         free = [
             part
@@ -557,19 +557,19 @@ class Dispenser:
         return min(free, key=lambda part: self._latest.get(part, -1), default=None)
 
     def _sleeps(self, part: int, now_s: float) -> bool:
-        """Whether a part had no more rows a moment ago."""
+        """Return whether a part had no more rows a moment ago."""
         when = self._not_before.get(part)
         if when is None:
             return False
         return when > now_s or (self._paused_s > now_s and self._is_done(part))
 
     def _is_done(self, part: int) -> bool:
-        """Whether a part is known to have no more rows for now."""
+        """Return whether a part is known to have no more rows for now."""
         rows = self._extents[part].rows
         return rows is not None and rows <= self._next[part]
 
     def _shared(self, known: Extent) -> bool:
-        """Whether all readers may read a part; otherwise one reader of an epoch reads it.
+        """Return whether all readers may read a part; otherwise one reader of an epoch reads it.
 
         Where rows may be missing for now, nobody can read what follows them.
         """
@@ -577,7 +577,7 @@ class Dispenser:
         return known.seekable and complete and not known.growing
 
     def _exhausted(self) -> bool:
-        """Whether nothing is left to give out."""
+        """Return whether nothing is left to give out."""
         if self._closed or self._limit_reached():
             return True
         return self._all_read()
@@ -597,14 +597,14 @@ class Dispenser:
         return self._plan.most_rows
 
     def _window(self) -> int:
-        """How many claims may be under way."""
+        """Return how many claims may be under way."""
         window = QUEUED * (len(self._readers) + 1)
         if (limit := self._plan.in_flight_limit) is not None:
             window = max(1, min(window, limit // self._batch_rows()))
         return window + self._extra
 
     def _due(self, now_s: float) -> int:
-        """How many rows may be given out now."""
+        """Return how many rows may be given out now."""
         rows = self._claim_rows(min(self._batch_rows(), self._most_rows))
         due = self._pace.due(self._given, now_s)
         if due is not None:

@@ -43,7 +43,7 @@ from anabranch.state.positions import Jumbo, Root
 
 
 class Site(Protocol):
-    """What a host needs of the process that it is in.
+    """Provides what a host needs of the process that it is in.
 
     An implementer must provide a clock, outflows of sinks, and, where epochs are saved, storage:
     what `save` returns goes to the coordinator, and after a restart `restore` brings back exactly
@@ -116,7 +116,8 @@ class Host:
         """Take a message for this host or one of its units."""
         if isinstance(message, Begin):
             self._begin(message)
-            for each in self._take_unannounced():
+            early, self._unannounced = self._unannounced, []
+            for each in early:
                 self.receive(each)
         elif isinstance(message, Delivery | Barrier | ClockMessage):
             unit = self.units.get(message.link.consumer)
@@ -132,10 +133,6 @@ class Host:
             self.readers[message.reader].receive(message)
         else:
             raise TypeError(f"a host does not take {type(message).__name__}")
-
-    def _take_unannounced(self) -> list[Message]:
-        taken, self._unannounced = self._unannounced, []
-        return taken
 
     def acknowledge(self, chunk: Chunk, change: int) -> None:
         """Note that more or fewer deliveries of a claim are under way."""
@@ -165,7 +162,7 @@ class Host:
     # Running
 
     def runnable(self) -> list[UnitId]:
-        """The units that have something to do, downstream first."""
+        """Return the units that have something to do, downstream first."""
         units = [
             name
             for name, unit in self.units.items()
@@ -189,14 +186,14 @@ class Host:
             self._finish(unit)
 
     def places(self) -> set[str]:
-        """The places that the newest plan names for the units of this host."""
+        """Return the sockets that the newest plan names for the units of this host."""
         layout = self._layouts[self._newest]
         mine = [u for u, host in layout.units.items() if host == self.number]
         plans = [(u, layout.region_plan(u)) for u in mine if u.region not in self._ranks]
         return {plan.placement[unit.replica] for unit, plan in plans if plan.placement}
 
     def holds_back(self) -> bool:
-        """Whether tuples wait until a slower source gives as many.
+        """Return whether tuples wait until a slower source gives as many.
 
         Tuples in the order of event time wait for time: that is their result for now.
         """
@@ -247,7 +244,7 @@ class Host:
         self._forget(epoch - 1)
 
     def _source_of(self, unit: UnitId) -> Source:
-        """The source of a reader: a copy of its own, whose open files outlive an epoch."""
+        """Return the source of a reader: a copy of its own, whose open files outlive an epoch."""
         if unit not in self._sources:
             self._sources[unit] = copy.copy(self._topology.flow.sources()[unit.region])
         return self._sources[unit]
@@ -260,7 +257,7 @@ class Host:
         return Unit(unit, layout, self._site.outflow(unit) if sink else None)
 
     def _finish(self, unit: Unit) -> None:
-        """A unit is done with its epoch: save, hand over, enter the next one or leave."""
+        """Save a unit that is done with its epoch, hand over, let it enter the next or leave."""
         epoch, name = unit.epoch + 1, unit.id
         begin, layout = self._begins[epoch], self._layouts[epoch]
         stays = layout.units.get(name) == self.number

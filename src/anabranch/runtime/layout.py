@@ -97,7 +97,7 @@ class Layout:
 
     @cached_property
     def units(self) -> dict[UnitId, int]:
-        """The host of each unit, upstream first."""
+        """Return the host of each unit, upstream first."""
         found: dict[UnitId, int] = {}
         for region in self.topology.regions.values():
             for unit in self.of_region(region.name):
@@ -105,7 +105,7 @@ class Layout:
         return found
 
     def of_region(self, name: str) -> list[UnitId]:
-        """The units of one region or source."""
+        """Return the units of one region or source."""
         if self.topology.regions[name].kind is RegionKind.SOURCE:
             return [UnitId(name, reader) for reader in range(self.plan.source(name).replicas)]
         plan = self.plan.region(name)
@@ -131,13 +131,13 @@ class Layout:
         return 1 + own % self.workers
 
     def steps(self, unit: UnitId) -> tuple[str, ...]:
-        """The steps that a unit runs."""
+        """Return the steps that a unit runs."""
         if self.topology.regions[unit.region].kind is RegionKind.SOURCE:
             return (unit.region,)
         return self.region_plan(unit).pipelines[unit.pipeline]
 
     def region_plan(self, unit: UnitId) -> RegionPlan:
-        """The plan of the region of a unit that is not a reader."""
+        """Return the plan of the region of a unit that is not a reader."""
         return self.plan.region(unit.region)
 
     @cached_property
@@ -155,7 +155,7 @@ class Layout:
 
     @cached_property
     def exits(self) -> dict[UnitId, list[Exit]]:
-        """The ways out of each unit."""
+        """Return the ways out of each unit."""
         found: dict[UnitId, list[Exit]] = {unit: [] for unit in self.units}
         for unit in self.units:
             following = unit._replace(pipeline=unit.pipeline + 1)
@@ -174,7 +174,7 @@ class Layout:
 
     @cached_property
     def entrances(self) -> dict[UnitId, list[Entrance]]:
-        """The ways into each unit."""
+        """Return the ways into each unit."""
         ports = {edge.number: edge.in_port for edge in self.topology.edges} | {INNER: 0}
         found: dict[UnitId, list[Entrance]] = {unit: [] for unit in self.units}
         for link in self._links():
@@ -192,7 +192,7 @@ class Layout:
     def _reached(
         self, edge: Edge, producers: Sequence[UnitId], consumers: Sequence[UnitId]
     ) -> list[list[UnitId]]:
-        """By producer, the consumers that may get its tuples.
+        """Return, by producer, the consumers that may get its tuples.
 
         Any replica of a stateless region can process any tuple, and any replica of a clock can
         judge it. Where each host has both producers and consumers, tuples stay on their host.

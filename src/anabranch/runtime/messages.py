@@ -28,7 +28,7 @@ class UnitId(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A connection between two units; `edge` tells several streams between the same units apart."""
+    """A connection between two units; `edge` distinguishes streams of the same units."""
 
     edge: int
     producer: UnitId
@@ -226,7 +226,7 @@ class Claim(NamedTuple):
 
 
 class Promise(NamedTuple):
-    """Tells a reader without claims that it gets no row before a root any more."""
+    """Reports to a reader without claims that it gets no row before a root any more."""
 
     epoch: int
     reader: UnitId
@@ -246,7 +246,7 @@ class Survey(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """A reader has finished a claim.
+    """Reports that a reader has finished a claim.
 
     Attributes:
         reader: Who.
@@ -275,13 +275,13 @@ class Surveyed(NamedTuple):
 
 
 class Acks(NamedTuple):
-    """By claim, how many more deliveries are under way because of it than before; often fewer."""
+    """Reports, by claim, how many more or fewer deliveries are under way because of it."""
 
     changes: Mapping[Chunk, int]
 
 
 class Done(NamedTuple):
-    """A unit has processed everything of an epoch.
+    """Reports that a unit has processed everything of an epoch.
 
     Attributes:
         epoch: Which.
@@ -297,7 +297,7 @@ class Done(NamedTuple):
 
 
 class Entered(NamedTuple):
-    """A unit works in an epoch; for `stood_s` before, it could not process what had come."""
+    """Reports that a unit works in an epoch, after `stood_s` in which it could not."""
 
     epoch: int
     unit: UnitId
@@ -305,7 +305,7 @@ class Entered(NamedTuple):
 
 
 class SinkEnded(NamedTuple):
-    """A sink has processed the end of its stream."""
+    """Reports that a sink has processed the end of its stream."""
 
     epoch: int
     unit: UnitId

@@ -9,7 +9,7 @@ HALVINGS = 24
 
 
 class Pace:
-    """What is due of a source, from now on; of one that is not paced, nothing is ever due.
+    """Computes what is due of a source, from now on; nothing ever is of one that has no pace.
 
     Args:
         source: What is read.
@@ -22,27 +22,27 @@ class Pace:
         self._past_s = 0.0  # all rows that were due by then have been given out
 
     def go_on_behind(self, rows: int) -> None:
-        """An earlier run has given out so many."""
+        """Note that an earlier run has given out so many."""
         self._before = rows
 
     @property
     def is_set(self) -> bool:
-        """Whether rows are due one after another, not all at once."""
+        """Return whether rows are due one after another, not all at once."""
         return self._source.due_rows(0.0) is not None
 
     def due(self, given: int, now_s: float) -> int | None:
-        """How many rows are due, less those given out; None where there is no pace."""
+        """Return how many rows are due, less those given out; None where there is no pace."""
         rows = self._source.due_rows(now_s - self._started_s)
         return None if rows is None else self._before + int(rows) - given
 
     def is_over(self, now_s: float) -> bool:
-        """Whether nothing more will ever be due."""
+        """Return whether nothing more will ever be due."""
         elapsed = now_s - self._started_s
         due, ever = (self._source.due_rows(s) for s in (elapsed, elapsed + FOREVER_S))
         return self._source.bounded and due == ever
 
     def due_since_s(self, given: int, now_s: float) -> float:
-        """When the next row became due, behind so many given out: rows that wait grow older."""
+        """Return when the next row became due, after so many given out: rows that wait age."""
         wanted = given - self._before
         early, late = self._past_s, now_s - self._started_s
         for _ in range(HALVINGS):

@@ -33,7 +33,7 @@ class Router:
         return frontier if self._ranges is None else self._ranges.frontier(replica, frontier)
 
     def route(self, jumbo: Jumbo | None, turn: int | None = None) -> list[Jumbo | None]:
-        """One entry per replica. `turn` picks the replica where any would do."""
+        """Return one entry per replica. `turn` picks the replica where any would do."""
         shares: list[Jumbo | None] = [None] * self.replicas
         if jumbo is None or not (len(jumbo) or jumbo.marks):
             return shares
@@ -74,7 +74,7 @@ class Router:
     def _dealt(
         self, jumbo: Jumbo, owners: npt.NDArray[Any], sizes: npt.NDArray[Any], marks_to: int
     ) -> list[Jumbo | None]:
-        """One sort by owner and one take, then slices without a copy."""
+        """Return the share of each owner: one sort and one take, then slices without a copy."""
         dealt = Jumbo(jumbo.batch, jumbo.positions)
         if np.count_nonzero(sizes) > 1:
             order = np.argsort(owners, kind="stable").astype(np.int64)

@@ -69,7 +69,7 @@ class SourceUnit:
         self._free = message.free
 
     def runnable(self) -> bool:
-        """Whether there is something to read, to ask or to promise."""
+        """Return whether there is something to read, to ask or to promise."""
         return bool(self._claims or self._surveys) or self._promise() > self._sent
 
     def run(
@@ -138,14 +138,14 @@ class SourceUnit:
         self._report(Finished(self.id, claim.number, rows, over, waited_ms, heartbeats))
 
     def _is_news(self, part: str, passed: int | None) -> bool:
-        """Whether a heartbeat says more than those before: silent parts repeat their last one."""
+        """Return whether a heartbeat says more than those before, which silent parts repeat."""
         if passed is None or passed <= self._passed.get(part, passed - 1):
             return False
         self._passed[part] = passed
         return True
 
     def _notify(self, claim: Claim, acknowledge: Acknowledge) -> None:
-        """Tell clocks something about a part."""
+        """Send a notice about a part to clocks."""
         assert claim.passed is not None
         self._next_claim()
         jumbo = notice(self._schema, self._rank, claim.first, claim.passed, claim.lane)
@@ -159,7 +159,7 @@ class SourceUnit:
         self._at = self._claims[0].start if self._claims else 0
 
     def _promise(self) -> Root:
-        """No row that this reader reads from now on is before it."""
+        """Return a root that no row which this reader reads from now on is before."""
         starts: list[int] = []
         if self._claims:
             reading = self._claims[0]
@@ -178,7 +178,7 @@ class SourceUnit:
             self._ended = True
             if jumbo is not None:
                 self._outlet.send([jumbo], [self._sent], born_s, chunks)
-            # The mark tells clocks that the source is over.
+            # The mark reports to clocks that the source is over.
             parts = None if self._source.interleaved else len(self._source.parts())
             jumbo, chunks = last_word(self._schema, self._rank, parts), frozenset()
         self._sent = promise

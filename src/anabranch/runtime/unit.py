@@ -35,15 +35,15 @@ class Watch(Protocol):
     """Measures what a unit does."""
 
     def begin(self) -> None:
-        """The kernels get tuples."""
+        """Note that the kernels get tuples."""
 
     def tap(
         self, step: str, inputs: Sequence[Jumbo | None], outputs: Sequence[Jumbo | None]
     ) -> None:
-        """A kernel has run; the next one begins."""
+        """Note that a kernel has run, and the next one begins."""
 
     def read(self, jumbo: Jumbo | None) -> None:
-        """A reader has read once."""
+        """Note that a reader has read once."""
 
 
 class Outflow(Protocol):
@@ -63,10 +63,10 @@ class Outflow(Protocol):
         """Note that all rows of this replica before a position have been written."""
 
     def end(self) -> None:
-        """The stream is over: make visible what is not."""
+        """Make visible what is not: the stream is over."""
 
     def leave(self) -> int:
-        """The generation is over: make visible what is not; returns its number."""
+        """Make visible what is not, and return the number of the generation, which is over."""
 
     def follow(self, generation: int) -> None:
         """Belong to the generation after this one."""
@@ -113,7 +113,7 @@ class Unit:
 
     @property
     def plan(self) -> RegionPlan:
-        """The plan of its region in this epoch."""
+        """Return the plan of its region in this epoch."""
         return self._layout.region_plan(self.id)
 
     # Epochs
@@ -143,15 +143,15 @@ class Unit:
                 self._preloaded[port].append(jumbo)
 
     def waiting(self) -> list[Jumbo | None]:
-        """The tuples that the gate could not release; the unit has done with its epoch."""
+        """Return the tuples that the gate could not release; the unit has done with its epoch."""
         return self._gate.leftover()
 
     def abandoned(self) -> list[Chunks]:
-        """The claims of tuples that go on waiting in the next epoch."""
+        """Return the claims of tuples that go on waiting in the next epoch."""
         return self._gate.waiting_chunks()
 
     def take_counters(self) -> dict[str, Counters]:
-        """What was counted since the last time, by step."""
+        """Return what was counted since the last time, by step."""
         return {
             name: kernel.context.counters.take() for name, kernel in self.channel.kernels.items()
         }
@@ -159,7 +159,7 @@ class Unit:
     def hand_over(
         self, new: Layout, waiting: Sequence[Jumbo | None], stays: bool
     ) -> tuple[list[Handover], list[Jumbo | None]]:
-        """What other units own from the next epoch on, and what still waits for this one."""
+        """Return what other units own from the next epoch on, and what still waits for this one."""
         old, region, name = self._layout, self.region, self.id.region
         plan = new.plan.region(name)
         mine = set(self.channel.buckets)
@@ -187,7 +187,7 @@ class Unit:
     def _shares(
         self, new: Layout, waiting: Sequence[Jumbo | None]
     ) -> dict[UnitId, list[Jumbo | None]]:
-        """By unit of the next epoch, the waiting tuples that it gets."""
+        """Return, by unit of the next epoch, the waiting tuples that it gets."""
         if all(jumbo is None for jumbo in waiting):
             return {}
         takers = [unit for unit in new.of_region(self.id.region) if unit.pipeline == 0]
@@ -241,15 +241,15 @@ class Unit:
 
     @property
     def queued(self) -> tuple[int, int]:
-        """How many deliveries wait in front of the unit, and how many tuples."""
+        """Return how many deliveries wait upstream of the unit, and how many tuples."""
         return self._gate.length()
 
     def has_news(self) -> bool:
-        """Whether there is something to process."""
+        """Return whether there is something to process."""
         return not self.done and self._gate.has_news()
 
     def is_over(self) -> bool:
-        """Whether nothing more comes in this epoch."""
+        """Return whether nothing more comes in this epoch."""
         return not self.done and not self._open
 
     def cuts(self) -> list[Root]:
@@ -301,7 +301,7 @@ def regrouped(old: Layout, new: Layout, region: str) -> bool:
 
 
 def concerns(old: Layout, new: Layout, giver: UnitId, taker: UnitId) -> bool:
-    """Whether a unit of the old layout hands something over to a unit of the new one.
+    """Return whether a unit of the old layout hands something over to a unit of the new one.
 
     Both sides compute it, so that a taker knows for whom to wait.
     """

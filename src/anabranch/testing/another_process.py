@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import count, cycle
 from typing import IO, Self
 
+from anabranch.engines.local.crew import interpreter_flags
 from anabranch.errors import AnabranchError, EngineError, Subject
 from anabranch.flow import Flow
 from anabranch.graph import Role
@@ -154,7 +155,7 @@ class OtherProcess:
     def _started(self) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                [sys.executable, "-P", "-c", COMMAND],
+                [sys.executable, *interpreter_flags(), "-P", "-c", COMMAND],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,

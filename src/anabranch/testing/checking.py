@@ -84,7 +84,7 @@ class Finding:
     input: Recording
 
     def __str__(self) -> str:
-        """What differs, on which input, and who is to blame."""
+        """Return what differs, on which input, and who is to blame."""
         who = f"step {self.step!r}" if self.step else "no single step"
         rows = [
             f"  {name}: {row}" for name, all_rows in self.input.rows.items() for row in all_rows
@@ -145,11 +145,11 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every run agreed."""
+        """Return whether every run agreed."""
         return self.finding is None
 
     def __str__(self) -> str:
-        """The verdict in words."""
+        """Return the verdict in words."""
         said = str(self.finding) if self.finding else self._agreement()
         if self.unsent is not None:
             said += "\nnot run in another process, because it cannot be sent to one: " + self.unsent
@@ -262,7 +262,7 @@ def _asked(flow: Flow, fed: Flow, recording: Recording, questions: Iterable[Ques
 def _compared(
     flow: Flow, fed: Flow, expected: RunResult, left: Seen, runner: Runner
 ) -> tuple[Difference | None, str | None]:
-    """How another run differs, and which step is to blame; an error is a difference too."""
+    """Return how another run differs, and which step is to blame; an error is a difference too."""
     try:
         got, right = runner(fed)
     except (EngineError, UnknownNameError, Unsendable):
@@ -304,7 +304,7 @@ def _under(plan: Plan, seed: int, changes: Sequence[Plan] = (), crashes: int = 0
 def _questions_on(
     engine: str, flow: Flow, recording: Recording, cases: int, seed: int
 ) -> Iterator[Question]:
-    """The same questions to an engine: the plain plan first, then random ones with changes.
+    """Yield the same questions to an engine: the plain plan first, then random ones with changes.
 
     An engine's run cannot be watched step by step, may take seconds, and may come out otherwise the
     next time, so the search for the smallest input and for the step to blame happens without the
@@ -348,7 +348,7 @@ def _questions_on(
 
 
 def _in_process(other: OtherProcess, recorded: Flow) -> Question:
-    """The sequential run in another process; a difference is traced to a property of it."""
+    """Return the sequential run in another process; a difference is traced to a property of it."""
 
     def traced(flow: Flow, finding: Finding, runner: Runner) -> Finding:
         found = cause(flow, recorded, other)
@@ -364,7 +364,7 @@ def _in_process(other: OtherProcess, recorded: Flow) -> Question:
 
 
 def _smaller(flow: Flow, finding: Finding, runner: Runner) -> Finding:
-    """The finding on the smallest input that shows it, if it can be shown again at all."""
+    """Return the finding on the smallest input that shows it, if it can be shown again at all."""
     small = _shrink(flow, finding.input, runner)
     for _ in range(3):
         fed = small.feed(flow)
@@ -422,7 +422,7 @@ class Recording:
 
     @staticmethod
     def of(flow: Flow, rows: int) -> Recording:
-        """At most `rows` rows of each source."""
+        """Return at most `rows` rows of each source."""
         tables: dict[str, pa.Table] = {}
         beats: dict[str, dict[int, int]] = {}
         for name, source in flow.sources().items():
@@ -445,12 +445,12 @@ class Recording:
 
     @property
     def size(self) -> int:
-        """Rows of all sources."""
+        """Return how many rows all sources have."""
         return sum(table.num_rows for table in self.tables.values())
 
     @property
     def rows(self) -> dict[str, list[dict[str, Any]]]:
-        """The rows of each source, to be shown."""
+        """Return the rows of each source, to be shown."""
         return {name: python_rows(table) for name, table in self.tables.items()}
 
     def keep(self, wanted: list[tuple[str, int]]) -> Recording:
@@ -468,7 +468,7 @@ class Recording:
         return [(name, i) for name, table in self.tables.items() for i in range(table.num_rows)]
 
     def feed(self, flow: Flow) -> Flow:
-        """The same flow, reading this recording."""
+        """Return the same flow, reading this recording."""
         return flow.reading(
             {
                 name: memory(table, heartbeats=self.heartbeats[name] or None)

@@ -29,7 +29,7 @@ class Difference:
     got: list[Row]
 
     def __str__(self) -> str:
-        """The first rows in which the runs differ."""
+        """Return the first rows in which the runs differ."""
         at = next(
             (i for i, (e, g) in enumerate(zip(self.expected, self.got, strict=False)) if e != g),
             min(len(self.expected), len(self.got)),
@@ -44,7 +44,7 @@ class Difference:
 
 
 def difference(flow: Flow, expected: RunResult, got: RunResult) -> Difference | None:
-    """The first sink at which a run broke what the flow promises there."""
+    """Return the first sink at which a run broke what the flow promises there."""
     for sink in flow.names(Role.SINK):
         promise, left, right = _as_promised(flow, sink, expected.outputs[sink], got.outputs[sink])
         if left != right:
@@ -53,12 +53,12 @@ def difference(flow: Flow, expected: RunResult, got: RunResult) -> Difference | 
 
 
 def raised(error: Exception) -> Difference:
-    """A run that ended with an error where the sequential one had none."""
+    """Return a run that ended with an error where the sequential one had none."""
     return Difference("all", "no error", [("a result",)], [(f"{type(error).__name__}: {error}",)])
 
 
 def _counted_differently(flow: Flow, expected: RunResult, got: RunResult) -> Difference | None:
-    """What was skipped or late must agree too, except behind changes, whose number may not."""
+    """Return the first step that counts differently, but for those downstream of changes."""
     types = flow.resolve().types
     for name in flow.names(Role.OPERATOR):
         inputs = [types[i] for i in flow.graph.steps[name].inputs if i is not None]
@@ -157,7 +157,7 @@ class Recorder:
     """A tap that remembers what every step saw and made; a replay after a crash counts once."""
 
     def __init__(self) -> None:
-        """Nothing seen."""
+        """Record nothing yet."""
         self._ins: dict[str, set[str]] = {}
         self._outs: dict[str, set[str]] = {}
 
@@ -169,12 +169,12 @@ class Recorder:
         self._outs.setdefault(step, set()).update(_positioned_rows(outputs))
 
     def seen(self) -> Seen:
-        """Sorted, to be compared."""
+        """Return what was recorded, sorted, to be compared."""
         return {s: (sorted(self._ins[s]), sorted(self._outs[s])) for s in self._ins}
 
 
 def blame(flow: Flow, left: Seen, right: Seen) -> str | None:
-    """The step most likely to blame for two runs that differ.
+    """Return the step most likely to blame for two runs that differ.
 
     A step that got the same tuples and made others is surely to blame. Where batching changes a
     step's output by design, the next step's input differs too; then the first step whose output

@@ -199,13 +199,13 @@ class Interleaved:
         return self._tick() or self._relaxed()
 
     def _pace_of(self, unit: UnitId) -> float:
-        """How often a unit runs: some are slow, so that others overtake them."""
+        """Return how often a unit runs: some are slow, so that others overtake them."""
         if unit not in self._paces:
             self._paces[unit] = self._rng.choice(PACES)
         return self._paces[unit]
 
     def _relaxed(self) -> bool:
-        """Whether sources that give out more than usual let the run go on."""
+        """Let sources give out more than usual, and return whether the run goes on."""
         if self._coordinator.ended:
             return False
         self._coordinator.relax()
@@ -269,7 +269,7 @@ class Interleaved:
         return Host(number, self._topology, self, turn=self._rng.randrange)
 
     def _keep(self, passage: Passage) -> None:
-        """An epoch is over and saved whole: this is where a crash goes back to."""
+        """Keep an epoch that is over and saved whole: a crash goes back to it."""
         moved = "; ".join(passage.before.diff(passage.plan))
         self._events.append(f"epoch {passage.epoch}: {moved}")
         finished = range(self.saved.epoch, passage.epoch)
@@ -294,15 +294,15 @@ class Interleaved:
     # What hosts need
 
     def now_s(self) -> float:
-        """The number of steps so far."""
+        """Return the number of steps so far."""
         return self._now_s
 
     def outflow(self, unit: UnitId) -> SinkOutflow:
         """Collects the rows of a replica of a sink."""
         schema = self._topology.contexts[unit.region].inputs[0].schema
-        return _Counted(unit, collect(), schema, self._stage, None, self._show).into(
-            self._rows_of[unit.region]
-        )
+        outflow = _Counted(unit, collect(), schema, self._stage, None, self._show)
+        outflow.rows_of = self._rows_of[unit.region]
+        return outflow
 
     def _show(self, prepared: Prepared) -> None:
         receipts = [segment.receipt for segment in self._orders[prepared.sink].take(prepared)]
@@ -346,7 +346,7 @@ class Interleaved:
     def _interleavings(
         self, offsets: Mapping[str, SourceOffsets] | None = None
     ) -> dict[str, list[Run]]:
-        """In which order the interleaved sources were read, up to some offsets or until now."""
+        """Return in which order interleaved sources were read, up to some offsets or until now."""
         newest = {
             name: source.runs if offsets is None else offsets[name].runs
             for name, source in self._coordinator.sources.items()
@@ -366,7 +366,7 @@ class Interleaved:
 
 
 def _slowed(plan: Plan, sources: Sequence[str]) -> Plan:
-    """A plan under which some sources have one claim under way at a time."""
+    """Return a plan under which some sources have one claim under way at a time."""
     for source in sources:
         plan = plan.with_source(source, in_flight_limit=1)
     return plan
@@ -375,18 +375,15 @@ def _slowed(plan: Plan, sources: Sequence[str]) -> Plan:
 class _Counted(SinkOutflow):
     """Counts rows by epoch."""
 
-    def into(self, rows: Counter[int]) -> _Counted:
-        """Count there."""
-        self._rows_of = rows
-        return self
+    rows_of: Counter[int]
 
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
         super().write(jumbo, born_s)
-        self._rows_of[self._epoch] += len(jumbo)
+        self.rows_of[self._epoch] += len(jumbo)
 
 
 def _first_rows(batches: Sequence[pa.RecordBatch], rows: int) -> list[pa.RecordBatch]:
-    """The batches that hold the first rows; rows of an epoch are never in a batch with others."""
+    """Return the batches of the first rows; no batch has rows of several epochs."""
     found: list[pa.RecordBatch] = []
     for batch in batches:
         if rows <= 0:
@@ -404,7 +401,7 @@ class _Tapped:
         self.tap = tap
 
     def begin(self) -> None:
-        """Nothing is measured."""
+        """Measure nothing."""
 
     def read(self, jumbo: Jumbo | None) -> None:
-        """Nobody counts what is read."""
+        """Count nothing."""

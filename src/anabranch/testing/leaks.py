@@ -23,7 +23,7 @@ Held = dict[tuple[str, str], tuple[Any, int]]
 
 
 def held_outside(flow: Flow) -> Held:
-    """The containers that functions of steps refer to, and how much each holds now."""
+    """Return the containers that functions of steps refer to, and how much each holds now."""
     found: Held = {}
     for name in flow.names(Role.OPERATOR):
         for function in _functions(flow.graph.steps[name].body, DEPTH):
@@ -34,12 +34,12 @@ def held_outside(flow: Flow) -> Held:
 
 
 def grown(before: Held) -> tuple[tuple[str, str], ...]:
-    """Those that hold more or less than they did, as step and variable."""
+    """Return those that hold more or less than they did, as step and variable."""
     return tuple(key for key, (value, count) in before.items() if len(value) != count)
 
 
 def _functions(value: Any, depth: int) -> Iterator[Callable[..., Any]]:
-    """The functions that a description of an operator holds."""
+    """Yield the functions that a description of an operator holds."""
     if isinstance(value, MethodType):
         value = value.__func__
     if isinstance(value, FunctionType):

@@ -74,7 +74,7 @@ def run_watched(
     deadline_s: float | None = None,
     **options: Any,
 ) -> tuple[RunResult, Run]:
-    """The same, with the handle of the run; one that has not ended by the deadline is an error."""
+    """Run like `run_on_engine`; return the handle, too, or raise where the deadline has passed."""
     sinks = {name: collect() for name in flow.names(Role.SINK)}
     counted: dict[str, Counters] = {name: Counters() for name in flow.names(Role.OPERATOR)}
     requests = Requests(plans[1:])
@@ -141,7 +141,7 @@ class Requests:
 
     @property
     def is_over(self) -> bool:
-        """Whether all plans were requested."""
+        """Return whether all plans were requested."""
         return not self._waiting
 
     def next(self) -> None:
@@ -153,7 +153,7 @@ class Requests:
 
     @property
     def in_force(self) -> bool:
-        """Whether the plan that was requested last is in force."""
+        """Return whether the plan that was requested last is in force."""
         return self._newest is None or self._handle.plan == self._newest
 
 
@@ -226,7 +226,7 @@ def _itself(source: Source) -> Source:
 
 
 def small_batches(plan: Plan, rows: int, rng: Random, engine: str = "spark") -> Plan:
-    """The plan with batches that cut `rows` rows into some, each source in its own way."""
+    """Return the plan with batches that cut `rows` rows into some, each source in its own way."""
     fewest, most = BATCHES.get(engine, MANY_BATCHES)
     for source in plan.sources:
         batches = rng.randint(fewest, most)

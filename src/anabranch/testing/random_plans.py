@@ -13,7 +13,7 @@ RANGE_ROWS = (1, 2, 8, 1 << 18)
 
 
 def random_plan(flow: Flow, rng: Random) -> Plan:
-    """Any replicas, pipelines and bucket owners the flow's regions allow."""
+    """Return a plan with any replicas, pipelines and bucket owners that the regions allow."""
     plan = Plan.sequential(flow)
     for region in regions(flow):
         if region.kind is RegionKind.SOURCE:

@@ -33,7 +33,7 @@ class RunResult:
     interleavings: dict[str, list[Run]] = field(default_factory=dict)
 
     def rows(self, sink: str) -> list[dict[str, object]]:
-        """One sink's rows as dicts."""
+        """Return one sink's rows as dicts."""
         return python_rows(self.outputs[sink])
 
 
@@ -51,5 +51,5 @@ class Collected:
             self.batches.append(jumbo.batch)
 
     def table(self) -> pa.Table:
-        """All rows."""
+        """Return all rows."""
         return pa.Table.from_batches(self.batches, schema=self.schema)

@@ -66,7 +66,7 @@ class _Domain:
         heapq.heappush(self.heap, (root, rank, port, next(self._ticket), jumbo))
 
     def pop_step(self, ports: dict[int, int]) -> tuple[Root, int, list[Jumbo | None]]:
-        """The smallest event and the first step it concerns, with all of its inputs."""
+        """Return the smallest event and the first step it concerns, with all of its inputs."""
         root, rank = self.heap[0][:2]
         inputs: list[Jumbo | None] = [None] * ports[rank]
         while self.heap and self.heap[0][:2] == (root, rank):
@@ -113,7 +113,7 @@ class _Sequential:
         )
 
     def _source_rows(self) -> Iterator[tuple[int, Jumbo]]:
-        """Rows of all sources one by one, merged by (number, source)."""
+        """Yield rows of all sources one by one, merged by (number, source)."""
         readers = []
         for source_rank, (name, source) in enumerate(self.flow.sources().items()):
             runs = self.interleavings.get(name)
@@ -209,7 +209,7 @@ class _Sequential:
         return reached
 
     def _close(self, names: list[str]) -> None:
-        """Tell the end to steps, upstream first, together with all that waits for them."""
+        """Show the end to steps, upstream first, together with all that waits for them."""
         for name in names:
             timed = self.contexts[name].inputs[0].time is not None
             domain = self.by_time if timed else self.by_number
@@ -246,7 +246,7 @@ def _single_rows(
 
 
 def _events(jumbo: Jumbo) -> Iterator[tuple[Root, Jumbo]]:
-    """A batch cut where the root changes; marks travel as events of their own."""
+    """Yield a batch cut where the root changes; marks travel as events of their own."""
     roots = [Root(*row[:ROOT_WIDTH]) for row in jumbo.positions.rows()]
     start = 0
     for stop in range(1, len(roots) + 1):

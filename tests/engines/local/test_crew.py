@@ -18,6 +18,7 @@ from anabranch.engines.local.crew import Crew
 from anabranch.engines.local.mesh import Lost, Mesh
 from anabranch.engines.local.worker import Failed
 from anabranch.errors import EngineError
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not Crew.available(), reason="needs Unix sockets")
 
@@ -184,13 +185,14 @@ def test_the_exit_code_of_a_worker_is_described(crew):
         assert workers[0].describe_exit() == "exited with code 3"
 
 
-def test_a_worker_that_does_not_become_idle_is_killed():
+def test_a_worker_that_does_not_become_idle_is_killed(monkeypatch):
+    monkeypatch.setattr("anabranch.engines.local.crew.GRACE_S", 0.1)
     crew = Crew()
     workers = crew.take(1)
     mesh = crew.connect(workers)
     crew.run(mesh, lambda mesh: sum(range(10**12)))
     mesh.close()
-    crew.give_back(workers, grace_s=0.1)
+    crew.give_back(workers)
     assert workers[0].describe_exit() == "killed by SIGKILL"
     crew.close()
 
@@ -251,6 +253,19 @@ def test_lines_that_a_step_prints_are_shown_with_its_name(crew, capsys):
     captured = capsys.readouterr()
     assert captured.out == "split: one\nsplit: two\nsplit: not complete\n"
     assert captured.err == "split: three\n"
+
+
+def test_bytes_that_a_step_writes_are_shown_as_text_in_their_place(crew, capsys):
+    def main(mesh):
+        print("text ", end="")
+        sys.stdout.buffer.write("and bytes: ü".encode()[:-1])
+        sys.stdout.buffer.write("ü".encode()[1:] + b"\nno UTF-8: \xff\n")
+        print("\udcff", file=sys.stderr)
+
+    with running(crew, 1, main) as (mesh, _):
+        for _, message in received(mesh, 2):
+            forwarding.show(message)
+    assert capsys.readouterr() == ("text and bytes: ü\nno UTF-8: \ufffd\n", "\\udcff\n")
 
 
 def test_log_records_of_a_step_are_handled_here_with_its_name(crew, caplog):
@@ -349,6 +364,61 @@ def test_a_worker_that_was_not_used_is_kept(crew):
     crew.give_back(workers)
     assert crew.take(1) == workers
     crew.give_back(workers)
+
+
+def test_idle_workers_beyond_the_cores_end_after_a_while(monkeypatch):
+    monkeypatch.setattr("anabranch.engines.local.crew.usable_cpus", lambda: {0})
+    monkeypatch.setattr("anabranch.engines.local.crew.DISMISS_S", 0.0)
+    crew = Crew()
+    first, second, third = crew.take(3)
+    crew.give_back([first, second])
+    wait_until(lambda: second.returncode is not None)
+    crew.give_back([third])
+    wait_until(lambda: first.returncode is not None)
+    assert (third.returncode, crew.take(1)) == (None, [third])
+    crew.close()
+
+
+def test_idle_workers_beyond_the_cores_are_used_again_before_that(monkeypatch):
+    monkeypatch.setattr("anabranch.engines.local.crew.usable_cpus", lambda: {0})
+    crew = Crew()
+    workers = crew.take(2)
+    crew.give_back(workers)
+    assert crew.take(2) == workers
+    crew.close()
+
+
+FLAGS = """
+import sys
+from anabranch.engines.local.crew import Crew
+
+crew = Crew()
+workers = crew.take(1)
+mesh = crew.connect(workers)
+crew.run(mesh, lambda mesh: mesh.send(0, (sys.flags.optimize, sys.flags.dev_mode, sys.warnoptions)))
+[(_, there)] = mesh.poll(None)
+mesh.close()
+crew.give_back(workers)
+crew.close()
+print(there == (sys.flags.optimize, sys.flags.dev_mode, sys.warnoptions), there)
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "seen"),
+    [
+        (["-OO", "-W", "error::UserWarning"], "(2, False, ['error::UserWarning'])"),
+        (["-X", "dev"], "(0, True, ['default'])"),
+        ([], "(0, False, [])"),
+    ],
+)
+def test_workers_have_the_flags_of_the_interpreter(flags, seen):
+    command = [sys.executable, *flags, "-c", FLAGS]
+    environment = {name: v for name, v in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT_S, check=True, env=environment
+    )
+    assert (done.stdout, done.stderr) == (f"True {seen}\n", "")
 
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="looks into /dev/shm")

@@ -127,6 +127,30 @@ def test_a_run_with_a_checkpoint_goes_on_after_the_death_of_a_worker(tmp_path, c
     assert (result.rows_in, result.rows_out) == (ROWS, ROWS)
     told = [r.getMessage() for r in caplog.records if "going on from" in r.getMessage()]
     assert ["(restart 1 of 3)" in told[0], "(restart 2 of 3)" in told[1]] == [True, True]
+    assert [decision.why for decision in result.decisions] == told
+
+
+def test_deaths_are_counted_anew_after_several_versions(tmp_path, monkeypatch):
+    for name, value in {"SAVE_S": 0.0, "RESTARTS": 1, "RECOVERED": 2}.items():
+        monkeypatch.setattr(local_engine, name, value)
+    deaths, manifests = tmp_path / "deaths", tmp_path / "checkpoint" / "manifests"
+    deaths.mkdir()
+
+    def step(batch: pa.RecordBatch) -> dict[str, Any]:
+        died = [int(file.name) for file in deaths.iterdir()]
+        version = max((int(file.stem) for file in manifests.glob("0*.json")), default=-1)
+        if len(died) < 2 and version >= max(died, default=-1) + 3:
+            (deaths / str(version)).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+    flow = flow_of(step, parquet(tmp_path / "out"), rows=None)
+    options = {"workers": 2, "plan": small(flow), "checkpoint": tmp_path / "checkpoint"}
+    with ab.start(flow, engine="local", **options) as run:
+        wait_until(lambda: len(run.decisions) == 2)
+    assert all("(restart 1 of 1)" in decision.why for decision in run.decisions)
+    found = read_back(tmp_path / "out")["x"].to_pylist()
+    assert found == list(range(len(found)))
 
 
 def test_a_worker_that_dies_is_noticed_though_a_child_of_it_lives_on():
@@ -168,7 +192,8 @@ def test_a_worker_that_dies_at_the_end_fails_no_run_whose_rows_are_saved(tmp_pat
     assert read_back(tmp_path / "out").num_rows == ROWS
 
 
-def test_a_run_fails_when_workers_die_again_and_again(tmp_path):
+def test_a_run_fails_when_workers_die_again_and_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_engine, "RECOVERED", 1000)
     (tmp_path / "deaths").mkdir()
     flow = flow_of(dying(tmp_path / "deaths", 10))
     with pytest.raises(EngineError, match="killed by SIGKILL"):

@@ -32,30 +32,23 @@ RETAINED = 5
 class Checkpoint:
     """A checkpoint directory in the hands of one run; `open` gets one."""
 
-    def __init__(self, storage: Storage, fence: Fence, *, contents: bool = True) -> None:
+    def __init__(self, storage: Storage, fence: Fence) -> None:
         """Hold a storage that has been claimed and fenced."""
         self.storage = storage
         self._fence = fence
-        self._contents = contents
         self._known: dict[int, Manifest] = {}
         self._last: Manifest | None = None
         self._looked = False
 
     @staticmethod
     def open(
-        location: str | os.PathLike[str] | Storage,
-        flow: Flow,
-        *,
-        contents: bool = True,
-        fresh: bool = True,
+        location: str | os.PathLike[str] | Storage, flow: Flow, *, fresh: bool = True
     ) -> Checkpoint:
         """Claim a directory for a flow and take it over from whatever run had it.
 
         Args:
             location: A path or URI; absent and empty directories are fresh checkpoints.
             flow: Must be the one that the directory belongs to.
-            contents: Whether `last` reads all state to verify it, or compares sizes only; then
-                damage shows when a task reads the file.
             fresh: Whether a directory without a checkpoint may become one.
         """
         storage = location if isinstance(location, Storage) else storage_at(location)
@@ -64,7 +57,7 @@ class Checkpoint:
             storage.make(folder)
         fence = Fence.take(storage)
         finish_rollback(storage)
-        return Checkpoint(storage, fence, contents=contents)
+        return Checkpoint(storage, fence)
 
     @property
     def token(self) -> str:
@@ -77,7 +70,7 @@ class Checkpoint:
 
     @property
     def last(self) -> Manifest | None:
-        """The newest manifest, with all its state intact; None in a fresh checkpoint.
+        """Return the newest manifest, with all its state intact; None in a fresh checkpoint.
 
         Raises:
             StateError: It is damaged; says which file, and which version a run can go on from.
@@ -106,13 +99,13 @@ class Checkpoint:
             )
 
     def log(self, version: int) -> BatchLog | None:
-        """What a batch was going to do, None when it has no log."""
+        """Return what a batch was going to do, None when it has no log."""
         path = document(LOGS, version)
         data = self.storage.read(path)
         return None if data is None else BatchLog.from_json(data, self.storage.named(path))
 
     def manifest(self, version: int) -> Manifest | None:
-        """What a batch did, None when it has not happened or was cleaned away."""
+        """Return what a batch did, None when it has not happened or was cleaned away."""
         if version not in self._known:
             found = read_manifest(self.storage, version)
             if found is None:
@@ -152,8 +145,8 @@ class Checkpoint:
         self._known[manifest.version] = manifest
         self._last, self._looked = manifest, True
 
-    def clean(self, keep_from_version: int | None = None) -> None:
-        """Remove versions that nobody will go back to; by default all but the last five.
+    def clean(self) -> None:
+        """Remove versions that nobody will go back to: all but the last five.
 
         State files go when no kept manifest names them, unless they are of a batch that has not
         been published yet: a running task may have written them.
@@ -162,8 +155,7 @@ class Checkpoint:
         if last is None:
             return
         self._fence.check()
-        keep = last.version - RETAINED + 1 if keep_from_version is None else keep_from_version
-        keep = min(keep, last.version)
+        keep = last.version - RETAINED + 1
         remove_documents(self.storage, keep)
         remove_pending(self.storage, last.version)
         self._known = {v: m for v, m in self._known.items() if v >= keep}
@@ -189,9 +181,9 @@ class Checkpoint:
 
     def _intact(self, version: int) -> Manifest:
         try:
-            found = require_intact(self.storage, version, contents=self._contents)
+            found = require_intact(self.storage, version)
         except StateError as error:
-            raise way_back(self.storage, error, version, contents=self._contents) from error
+            raise way_back(self.storage, error, version) from error
         self._known[version] = found
         return found
 
@@ -215,13 +207,13 @@ def document(folder: str, version: int) -> str:
 
 
 def versions(storage: Storage, folder: str) -> list[int]:
-    """The versions that have a log or manifest, oldest first."""
+    """Return the versions that have a log or manifest, oldest first."""
     found = (_DOCUMENT.fullmatch(name) for name in storage.entries(folder))
     return sorted(int(match[1]) for match in found if match)
 
 
 def read_manifest(storage: Storage, version: int) -> Manifest | None:
-    """A manifest; None when there is none, StateError when it is damaged."""
+    """Return a manifest; None when there is none, StateError when it is damaged."""
     path = document(MANIFESTS, version)
     data = storage.read(path)
     if data is None:
@@ -232,38 +224,30 @@ def read_manifest(storage: Storage, version: int) -> Manifest | None:
     return manifest
 
 
-def require_intact(storage: Storage, version: int, *, contents: bool) -> Manifest:
-    """A manifest whose state files are all there; raises StateError that names the damaged file.
-
-    Args:
-        storage: The checkpoint.
-        version: Which manifest.
-        contents: Whether to read every state file, or to compare sizes only.
-    """
+def require_intact(storage: Storage, version: int) -> Manifest:
+    """Return a manifest whose state files are all there, or name the damaged one."""
     manifest = read_manifest(storage, version)
     if manifest is None:
         raise damaged(storage.named(document(MANIFESTS, version)), "no such file")
-    sizes = {} if contents else storage.entries(FOLDER)
     for file in manifest.state:
-        if sizes.get(file.name) != file.size:
-            checked(storage, file)
+        checked(storage, file)
     return manifest
 
 
-def newest_intact(storage: Storage, *, below: int, contents: bool) -> int | None:
-    """The newest version under `below` from which a run can go on."""
+def newest_intact(storage: Storage, *, below: int) -> int | None:
+    """Return the newest version under `below` from which a run can go on."""
     for version in reversed(versions(storage, MANIFESTS)):
         if version < below:
             try:
-                return require_intact(storage, version, contents=contents).version
+                return require_intact(storage, version).version
             except StateError:
                 continue
     return None
 
 
-def way_back(storage: Storage, error: StateError, version: int, *, contents: bool) -> StateError:
-    """An error about damage in `version`, with the version from which a run can go on."""
-    intact = newest_intact(storage, below=version, contents=contents)
+def way_back(storage: Storage, error: StateError, version: int) -> StateError:
+    """Return an error about damage in `version`, with the version from which a run can go on."""
+    intact = newest_intact(storage, below=version)
     remedy = (
         "no earlier version is intact: put the file back from a copy, or start afresh in a new "
         "checkpoint directory"
@@ -277,7 +261,7 @@ def way_back(storage: Storage, error: StateError, version: int, *, contents: boo
 def roll_back(storage: Storage, version: int) -> None:
     """Forget everything after a version, Spark's own log of it included.
 
-    A kill in between would leave logs that contradict each other, so the wish is written down
+    A kill in between would leave logs that contradict each other, so the request is written down
     first, and whoever opens the checkpoint next finishes it.
     """
     storage.write(ROLLBACK, seal({"to": version}), durable=True)
@@ -308,7 +292,7 @@ def _remove_after(storage: Storage, folder: str, pattern: re.Pattern[str], last:
 
 
 def spark_folder(batch_zero: int) -> str:
-    """The folder of Spark's own checkpoint, whose batch 0 makes such a version.
+    """Return the folder of Spark's own checkpoint, whose batch 0 makes such a version.
 
     Spark numbers its batches without gaps. After versions of the local engine it has to begin
     anew, in a folder of its own.
@@ -393,7 +377,7 @@ class Fence:
 
 
 def _holder(storage: Storage) -> str | None:
-    """The token in force; None when there is none that can be read."""
+    """Return the token in force; None when there is none that can be read."""
     data = storage.read(FENCE)
     if data is None:
         return None

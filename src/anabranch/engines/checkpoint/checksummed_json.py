@@ -1,4 +1,4 @@
-"""JSON documents with a checksum, so that damage is noticed instead of believed."""
+"""JSON documents with a checksum, so that damage is noticed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anabranch.errors import StateError, Subject
 
 
 def seal(content: Mapping[str, Any]) -> bytes:
-    r"""A document as the bytes of a file.
+    r"""Return a document as the bytes of a file.
 
     Example:
         >>> seal({"n": 1})
@@ -24,7 +24,7 @@ def seal(content: Mapping[str, Any]) -> bytes:
 
 
 def unseal(data: bytes, name: str) -> dict[str, Any]:
-    """The document in a file; raises StateError with the file's name when it is damaged."""
+    """Return the document in a file; raises StateError with the file's name when it is damaged."""
     try:
         document = json.loads(data)
     except ValueError as error:
@@ -38,7 +38,7 @@ def unseal(data: bytes, name: str) -> dict[str, Any]:
 
 
 def damaged(name: str, found: str) -> StateError:
-    """The error for a file that is not what was written."""
+    """Return the error for a file that is not what was written."""
     return StateError(
         Subject("checkpoint file", name),
         "the file as it was written",

@@ -33,7 +33,7 @@ REMEDY = "go on with the earlier flow, or start afresh in a new checkpoint direc
 
 
 def describe(flow: Flow) -> dict[str, Any]:
-    """All that a flow's state depends on, as JSON; steps in the order that ranks them."""
+    """Return all that a flow's state depends on, as JSON; steps in the order that ranks them."""
     contexts = flow.contexts()
     steps = [_described(flow.graph.steps[name], context) for name, context in contexts.items()]
     return {
@@ -220,7 +220,7 @@ def settings_of(operator: Operator) -> dict[str, str]:
 
 
 def text_of(value: Any) -> str:
-    """A value as text that is the same in every process; what has no such text is left out.
+    """Return a value as text that is the same in every process; what has no such text is left out.
 
     Example:
         >>> from anabranch.operators.aggregates.windows import tumbling

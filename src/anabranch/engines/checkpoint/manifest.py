@@ -86,12 +86,12 @@ class Manifest:
     batch_zero: int | None = None
 
     def receipts(self, sink: str) -> tuple[Receipt, ...]:
-        """What was prepared for a sink."""
+        """Return what was prepared for a sink."""
         return self.sinks.get(sink, ())
 
     @property
     def staged(self) -> bool:
-        """Whether the checkpoint keeps rows for any sink."""
+        """Return whether the checkpoint keeps rows for any sink."""
         return any(receipt.staged for receipts in self.sinks.values() for receipt in receipts)
 
     def to_json(self) -> bytes:
@@ -175,7 +175,7 @@ def _state_file(row: list[Any], buckets: list[tuple[int, ...]]) -> StateFile:
 
 @lru_cache(maxsize=4096)
 def to_text(buckets: tuple[int, ...]) -> str:
-    """Sorted numbers as ranges.
+    """Return sorted numbers as ranges.
 
     Example:
         >>> to_text((0, 1, 2, 3, 70))
@@ -192,7 +192,7 @@ def to_text(buckets: tuple[int, ...]) -> str:
 
 @lru_cache(maxsize=4096)
 def from_text(text: str) -> tuple[int, ...]:
-    """The numbers that ranges stand for.
+    """Return the numbers that ranges stand for.
 
     Example:
         >>> from_text("0-3,70")

@@ -43,20 +43,20 @@ Waiting = list[Jumbo | None]
 
 
 def label_of(plan: RegionPlan, pipeline: int) -> str:
-    """The label of the chain of files that a pipeline writes."""
+    """Return the label of the chain of files that a pipeline writes."""
     if len(plan.pipelines) == 1:
         return plan.region
     return plan.region + PIPELINE + " · ".join(plan.pipelines[pipeline])
 
 
 def files_of(files: Chain, region: str) -> Chain:
-    """The files that hold anything of a region."""
+    """Return the files that hold anything of a region."""
     labels = (region, region + GATE)
     return tuple(f for f in files if f.region in labels or f.region.startswith(region + PIPELINE))
 
 
 def buckets_of(channel: Channel) -> tuple[int, ...]:
-    """The buckets of a replica; a region that has none at all says 0."""
+    """Return the buckets of a replica; a region that has none at all says 0."""
     several = channel.region.mapped or channel.region.kind is RegionKind.CLOCK
     return channel.buckets if several else (0,)
 

@@ -24,7 +24,7 @@ Section = tuple[str, int]
 
 
 def state_name(version: int, region: str, replica: int, token: str, attempt: int | str) -> str:
-    """A name that no other attempt uses, and that tells its version.
+    """Return a name that no other attempt uses, and that has its version.
 
     Example:
         >>> state_name(12, "top/10", 0, "7-1f3a", 3)
@@ -37,7 +37,7 @@ def state_name(version: int, region: str, replica: int, token: str, attempt: int
 
 
 def version_of(name: str) -> int | None:
-    """The version in the name of a state file, finished or pending; None for foreign files."""
+    """Return the version in the name of a state file, finished or pending; None of others."""
     if name.startswith(PENDING):
         name = name.removeprefix(PENDING).partition("-")[2]
     number = name.partition("-")[0]
@@ -67,7 +67,7 @@ def write_state(
 
 
 def read_state(storage: Storage, file: StateFile) -> dict[Section, bytes]:
-    """The sections of a state file; raises StateError when it is not what was written."""
+    """Return the sections of a state file; raises StateError when it is not what was written."""
     data = checked(storage, file)
     batches = pa.ipc.open_stream(pa.py_buffer(data))
     return {
@@ -78,7 +78,7 @@ def read_state(storage: Storage, file: StateFile) -> dict[Section, bytes]:
 
 
 def checked(storage: Storage, file: StateFile) -> bytes:
-    """The bytes of a state file, if they have the right size and checksum."""
+    """Return the bytes of a state file, if they have the right size and checksum."""
     data = storage.read(f"{FOLDER}/{file.name}")
     if data is None:
         raise _damaged(storage, file, "no such file")
@@ -90,7 +90,7 @@ def checked(storage: Storage, file: StateFile) -> bytes:
 
 
 def _batch(step: str, store: int, payload: Any) -> pa.RecordBatch:
-    """One section as one row around its bytes, which are not copied."""
+    """Return one section as one row around its bytes, which are not copied."""
     body = pa.py_buffer(payload)
     ends = pa.py_buffer(np.array([0, body.size], dtype=np.int64))
     value = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, body])
@@ -131,7 +131,7 @@ class StateFile:
         replica: Which replica wrote it.
         version: The batch after which the state was so.
         whole: Whether it holds all of its buckets, or what changed in them.
-        buckets: Which; a region without buckets (a gate in front of a sink) says (0,).
+        buckets: Which; a region without buckets (a gate upstream of a sink) says (0,).
         size: In bytes.
         crc: Checksum of its bytes.
     """
@@ -160,7 +160,7 @@ Chain = tuple[StateFile, ...]
 
 
 def chain(previous: Chain, added: Sequence[StateFile]) -> Chain:
-    """The files that count once a batch has added its own; others can be removed.
+    """Return the files that count once a batch has added its own; others can be removed.
 
     A file stays while one of its buckets has no younger whole file, one of a gate for its version.
     """
@@ -180,7 +180,7 @@ def chain(previous: Chain, added: Sequence[StateFile]) -> Chain:
 def needed(
     files: Chain, region: str, buckets: Collection[int]
 ) -> list[tuple[StateFile, tuple[int, ...]]]:
-    """The files to read for some buckets, oldest first, and which buckets to take from each."""
+    """Return the files to read for some buckets, oldest first, and what to take from each."""
     wanted = set(buckets)
     found = []
     for file in reversed(files):
@@ -192,15 +192,8 @@ def needed(
     return found[::-1]
 
 
-def should_snapshot(
-    files: Chain,
-    region: str,
-    replica_buckets: Collection[int],
-    *,
-    least_bytes: int = SNAPSHOT_BYTES,
-    most_files: int = SNAPSHOT_FILES,
-) -> bool:
-    """Whether a replica should write its buckets whole in the batch to come.
+def should_snapshot(files: Chain, region: str, replica_buckets: Collection[int]) -> bool:
+    """Return whether a replica should write its buckets whole in the batch to come.
 
     It should once the changes since the last whole files outweigh those, so that over time a byte
     of state is written at most twice as often as it changes; and never lets reading open too many
@@ -215,4 +208,4 @@ def should_snapshot(
         else:
             changes += share
             change_files += 1
-    return change_files >= most_files or changes > max(whole, least_bytes)
+    return change_files >= SNAPSHOT_FILES or changes > max(whole, SNAPSHOT_BYTES)

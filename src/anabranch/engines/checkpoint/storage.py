@@ -25,7 +25,7 @@ PENDING = ".pending-"
 class Storage(ABC):
     """A directory; paths are relative to it and use "/". It can be sent to another process.
 
-    An implementer owes: a reader never sees half a file; `create` never replaces one.
+    An implementer must ensure that no reader sees half a file and that `create` replaces none.
     """
 
     def __init__(self, location: str) -> None:
@@ -34,7 +34,7 @@ class Storage(ABC):
 
     @abstractmethod
     def read(self, path: str) -> bytes | None:
-        """All of a file; None when there is none."""
+        """Return all of a file; None when there is none."""
 
     @abstractmethod
     def write(self, path: str, data: Any, *, durable: bool = False) -> None:
@@ -57,7 +57,7 @@ class Storage(ABC):
         """Make a folder, if it is not there."""
 
     def named(self, path: str) -> str:
-        """The full path, for people."""
+        """Return the full path, for people."""
         return f"{self.location}/{path}" if path else self.location
 
     @contextmanager
@@ -76,7 +76,7 @@ class Storage(ABC):
 
 
 def pending_name(path: str) -> str:
-    """A temporary name beside a file, of which no two are alike."""
+    """Return a temporary name beside a file, of which no two are alike."""
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}{PENDING}{uuid4().hex[:12]}-{name}"
 
@@ -268,7 +268,7 @@ def with_scheme(location: str) -> str:
 
 
 def storage_at(location: str | os.PathLike[str]) -> Storage:
-    """The storage behind a path, or a URI such as hdfs://… or s3://….
+    """Return the storage behind a path, or a URI such as hdfs://… or s3://….
 
     Example:
         >>> storage_at("file:///tmp/somewhere").location

@@ -25,6 +25,7 @@ from functools import cache
 
 import pyarrow as pa
 
+from anabranch.engines.cpu_topology import usable_cpus
 from anabranch.engines.local import forwarding
 from anabranch.engines.local.mesh import COORDINATOR, Mesh, packed
 from anabranch.engines.local.status_page import StatusPage
@@ -37,6 +38,8 @@ GRACE_S = 5.0
 """Seconds in which a worker must become idle after its run."""
 EXIT_S = 2.0
 """Seconds to wait for the end of a process that has closed its connections."""
+DISMISS_S = 30.0
+"""How long idle workers beyond the cores of the machine are kept."""
 CONNECT_S = 30.0
 RETRY_S = 0.01
 
@@ -63,12 +66,12 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """The id of the process."""
+        """Return the id of the process."""
         return self._process.pid
 
     @property
     def returncode(self) -> int | None:
-        """The exit code, minus a signal's number if that has killed it; None while it runs."""
+        """Return the exit code, minus the number of a signal that killed it; None if it runs."""
         return self._process.poll()
 
     def describe_exit(self) -> str:
@@ -136,6 +139,9 @@ class WorkerProcess:
 class Crew:
     """A pool of worker processes, for any thread.
 
+    A run whose operators wait may have more workers than the machine has cores. Idle ones beyond
+    those are kept for a while, since a similar run may follow.
+
     Example:
         >>> def main(mesh: Mesh, text: str) -> None:
         ...     mesh.send(0, f"{text} from {mesh.number}")
@@ -161,6 +167,7 @@ class Crew:
         self._lock = threading.Lock()
         self._idle: list[WorkerProcess] = []
         self._taken: list[WorkerProcess] = []
+        self._dismissal: threading.Timer | None = None
 
     @staticmethod
     def available() -> bool:
@@ -196,12 +203,12 @@ class Crew:
             self._taken += workers
             return workers
 
-    def give_back(self, workers: Sequence[WorkerProcess], grace_s: float = GRACE_S) -> None:
+    def give_back(self, workers: Sequence[WorkerProcess]) -> None:
         """Keep workers for the next run, after the mesh of the last one has been closed.
 
         A worker that is not idle in time is killed, as is one whose job left threads behind.
         """
-        until_s = time.monotonic() + grace_s
+        until_s = time.monotonic() + GRACE_S
         idle = [worker for worker in workers if worker.becomes_idle(until_s)]
         for worker in workers:
             if worker not in idle:
@@ -210,6 +217,19 @@ class Crew:
             self._taken = [worker for worker in self._taken if worker not in workers]
             # The order makes the next run of this size give each worker the same number.
             self._idle += reversed(idle)
+            if len(self._idle) > len(usable_cpus()) and self._dismissal is None:
+                self._dismissal = threading.Timer(DISMISS_S, self._dismiss)
+                self._dismissal.daemon = True
+                self._dismissal.start()
+
+    def _dismiss(self) -> None:
+        """End the idle workers beyond the cores."""
+        with self._lock:
+            self._dismissal = None
+            cores = len(usable_cpus())
+            surplus, self._idle = self._idle[:-cores], self._idle[-cores:]
+            for worker in surplus:
+                worker.kill()
 
     def connect(self, workers: Sequence[WorkerProcess]) -> Mesh:
         """Return the mesh for a run, in which the workers have the numbers from 1 in this order."""
@@ -334,9 +354,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
+def interpreter_flags() -> list[str]:
+    """Return the flags of this interpreter that change what code does: -O, -X dev and -W."""
+    flags = ["-O"] * sys.flags.optimize + ["-X", "dev"] * sys.flags.dev_mode
+    return flags + [f"-W{option}" for option in sys.warnoptions]
+
+
 def _started(*descriptors: int) -> subprocess.Popen[bytes]:
     module = "anabranch.engines.local.worker"
-    command = [sys.executable, "-P", "-m", module, *map(str, descriptors)]
+    command = [sys.executable, *interpreter_flags(), "-P", "-m", module, *map(str, descriptors)]
     path = {"PYTHONPATH": os.pathsep.join(_absolute_path())}
     environment = os.environ | ONE_THREAD | arrow_pool() | path
     # A worker inherits the mask, so that Ctrl-C cannot reach it before it ignores that.

@@ -25,7 +25,15 @@ from anabranch.engines.local.session import END_S, TICK_S, Session, WorkerLost
 from anabranch.engines.local.site import must_return
 from anabranch.engines.process_memory import keep_freed_memory
 from anabranch.errors import EngineError, Subject, in_words
-from anabranch.events import Event, Observed, Reconfiguration, RunEnded, RunStarted
+from anabranch.events import (
+    Decision,
+    Event,
+    Kind,
+    Observed,
+    Reconfiguration,
+    RunEnded,
+    RunStarted,
+)
 from anabranch.flow import Flow
 from anabranch.graph import Role
 from anabranch.io.source import require_one_part
@@ -42,7 +50,11 @@ DRAIN_S = 5.0
 SAVE_S = 1.0
 """How often a version is saved."""
 RESTARTS = 3
-"""How often a run goes on from its checkpoint after the death of a worker."""
+"""How often in succession a run goes on from its checkpoint after the death of a worker."""
+RECOVERED = 5
+"""Versions after which deaths are counted anew: the run has passed what killed a worker."""
+RECOVERY = "recovery"
+"""Who notes in the journal that a run goes on after the death of a worker."""
 WORKERS = "ANABRANCH_WORKERS"
 """An environment variable: the number of workers where none is given."""
 
@@ -80,11 +92,12 @@ class LocalEngine:
         self._driver: threading.Thread | None = None
         self._error: BaseException | None = None
         self._over = threading.Event()
-        self._latencies = Latencies()
+        self.latencies = Latencies()  # of the whole run; benchmarks forget those of their warm-up
         self._started_s = self._ended_s = self._saved_s = self._drained_s = 0.0
         self._rows = (0, 0)
         self._rows_before = (0, 0)
         self._restarts = 0
+        self._restarted_at = -1  # the version from which it went on last
         self._caught_up: bool | None = None
         self._asked_caught_up = False
 
@@ -92,7 +105,7 @@ class LocalEngine:
 
     @property
     def plan(self) -> Plan:
-        """The plan in force."""
+        """Return the plan in force."""
         return self._plan
 
     @property
@@ -102,7 +115,7 @@ class LocalEngine:
 
     @property
     def seconds(self) -> float:
-        """How long it has worked, up to its end."""
+        """Return how long it has worked, up to its end."""
         return (self._ended_s or time.monotonic()) - self._started_s
 
     @property
@@ -111,21 +124,17 @@ class LocalEngine:
         return len(usable_cpus())
 
     def model(self) -> Model | None:
-        """The model of plans on this engine."""
+        """Return the model of plans on this engine."""
         machine = self._options.machine or Machine.of_cores(self.cores)
         return FlowModel(self._flow, machine, machine.overheads.get(self.name))
 
     def reconfigurations(self) -> list[Reconfiguration]:
-        """The newest plan changes."""
+        """Return the newest plan changes."""
         return list(self._changes)
 
     def latency_ms(self, share: float) -> float:
-        """The latency that a share of the tuples did not exceed."""
-        return self._latencies.percentile(share)
-
-    def forget_latencies(self) -> None:
-        """Count latencies anew from now on, after a warm-up."""
-        self._latencies.forget()
+        """Return the latency that a share of the tuples did not exceed."""
+        return self.latencies.percentile(share)
 
     def start(self, tell: Callable[[Event], None]) -> None:
         """Begin."""
@@ -147,15 +156,14 @@ class LocalEngine:
             session.abandon()
             raise
         if not self._inline:
-            self._driver = threading.Thread(
-                target=self._drive, name=f"{self._flow.name}-driver", daemon=True
-            )
+            name = f"{self._flow.name}-driver"
+            self._driver = threading.Thread(target=self._drive, name=name, daemon=True)
             self._driver.start()
 
     def caught_up(self) -> bool | None:
-        """Whether all that could be read was read, processed, and is visible."""
+        """Return whether all that could be read was read, processed, and is visible."""
         if self._driver is None:
-            self._drive_for(TICK_S)
+            self._drive(TICK_S)
         with self._lock:
             answer, self._caught_up = self._caught_up, None
             self._asked_caught_up = answer is None
@@ -180,7 +188,7 @@ class LocalEngine:
                 "wait in the thread that has started the run; a listener may stop it",
             )
         if self._driver is None and not self._over.is_set():
-            self._drive_for(timeout_s)
+            self._drive(timeout_s)
         ended = self._over.wait(timeout_s) if self._driver is not None else self._over.is_set()
         if ended and self._error is not None:
             raise self._error
@@ -225,16 +233,13 @@ class LocalEngine:
             self._workers,
             self._options.rows,
             self._checkpoint,
-            self._latencies,
+            self.latencies,
             profile=self._profile,
         )
 
     # Driving
 
-    def _drive(self) -> None:
-        self._drive_for(None)
-
-    def _drive_for(self, timeout_s: float | None) -> None:
+    def _drive(self, timeout_s: float | None = None) -> None:
         """Drive the session until the run is over, or for some time."""
         until_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._over.is_set():
@@ -295,7 +300,7 @@ class LocalEngine:
             self._saved_s = time.monotonic()
 
     def _is_drained(self, session: Session) -> bool:
-        """Whether what was under way is finished, or has taken too long."""
+        """Return whether what was under way is finished, or has taken too long."""
         coordinator = session.coordinator
         if not self._drained_s:
             return False
@@ -354,27 +359,29 @@ class LocalEngine:
         """Go on from the checkpoint in a new session, if there is one."""
         checkpoint, session = self._checkpoint, self._session
         assert session is not None
+        last = None if checkpoint is None else checkpoint.last
+        version = -1 if last is None else last.version
+        if version >= self._restarted_at + RECOVERED:
+            self._restarts = 0
         ends = self._stopping or is_exiting()
         if checkpoint is None or self._restarts >= RESTARTS or ends:
             self._fail(error)
             return
         self._restarts += 1
-        log.warning(
-            "%s; going on from version %s of the checkpoint (restart %d of %d)",
-            error,
-            "none" if checkpoint.last is None else checkpoint.last.version,
-            self._restarts,
-            RESTARTS,
-        )
+        self._restarted_at = version
+        place = "the start" if version < 0 else f"version {version} of the checkpoint"
+        why = f"{error}; going on from {place} (restart {self._restarts} of {RESTARTS})"
+        log.warning("%s", why)
         try:
+            self._tell(Decision(self.seconds, RECOVERY, Kind.NOTED, why))
             read = sum(s.rows_saved for s in session.coordinator.sources.values())
             self._rows_before = (
                 self._rows_before[0] + read,
                 self._rows_before[1] + session.rows_shown,
             )
             session.abandon()
-            if checkpoint.last is not None:
-                self._plan = Plan.from_json(checkpoint.last.plan)
+            if last is not None:
+                self._plan = Plan.from_json(last.plan)
             with self._lock:
                 self._requested = self._requested or self._begun
             self._session = self._new_session()
@@ -454,7 +461,7 @@ def refuse_what_it_cannot(flow: Flow, options: Options) -> None:
 
 
 def _workers(options: Options) -> int | None:
-    """The number of workers that is given: by the caller, or else by the environment."""
+    """Return the number of workers that is given: by the caller, or else by the environment."""
     if options.workers is not None:
         return options.workers
     given = os.environ.get(WORKERS, "")

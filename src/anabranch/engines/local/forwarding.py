@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Stream = Literal["stdout", "stderr"]
 
@@ -60,8 +60,7 @@ def levels() -> dict[str, int]:
 
 def forward(send: Send, log_levels: Mapping[str, int]) -> None:
     """Send from now on everything that is printed and logged in this process."""
-    sys.stdout = LineSender("stdout", send)
-    sys.stderr = LineSender("stderr", send)
+    sys.stdout, sys.stderr = _text_stream("stdout", send), _text_stream("stderr", send)
     logging.root.handlers[:] = [RecordSender(send)]
     for name in levels().keys() - log_levels.keys():
         logging.getLogger(name).setLevel(logging.NOTSET)
@@ -72,8 +71,8 @@ def forward(send: Send, log_levels: Mapping[str, int]) -> None:
 def stop_forwarding() -> None:
     """Send the lines that are not complete, and use the process's own streams again."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, LineSender):
-            stream.send_rest()
+        if isinstance(sender := getattr(stream, "buffer", None), LineSender):
+            sender.send_rest()
     sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
     logging.root.handlers.clear()
 
@@ -96,39 +95,46 @@ def show(message: Printed | Logged) -> None:
         stream.flush()
 
 
-class LineSender(io.TextIOBase):
-    """A text stream that sends complete lines."""
-
-    encoding = "utf-8"
+class LineSender(io.RawIOBase):
+    """A stream of bytes that sends complete lines as text."""
 
     def __init__(self, name: Stream, send: Send) -> None:
-        self._name: Stream = name
+        self.name: Stream = name
         self._send = send
-        self._rest = ""
+        self._rest = b""
 
     def writable(self) -> bool:
         return True
 
     def fileno(self) -> int:
-        stream = sys.__stdout__ if self._name == "stdout" else sys.__stderr__
+        stream = sys.__stdout__ if self.name == "stdout" else sys.__stderr__
         if stream is None:
             raise io.UnsupportedOperation("fileno")
         return stream.fileno()
 
-    def write(self, text: str) -> int:
-        lines, newline, rest = text.rpartition("\n")
+    def write(self, data: Any) -> int:
+        written = bytes(data)
+        lines, newline, rest = written.rpartition(b"\n")
         if newline:
             complete, self._rest = self._rest + lines, rest
-            self._send(Printed(self._name, current.step, complete))
+            self._send_text(complete)
         else:
             self._rest += rest
-        return len(text)
+        return len(written)
 
     def send_rest(self) -> None:
         """Send the last line though it has no end."""
-        rest, self._rest = self._rest, ""
+        rest, self._rest = self._rest, b""
         if rest:
-            self._send(Printed(self._name, current.step, rest))
+            self._send_text(rest)
+
+    def _send_text(self, data: bytes) -> None:
+        self._send(Printed(self.name, current.step, data.decode(errors="replace")))
+
+
+def _text_stream(name: Stream, send: Send) -> io.TextIOWrapper:
+    sender = LineSender(name, send)
+    return io.TextIOWrapper(sender, "utf-8", "backslashreplace", "\n", write_through=True)
 
 
 class RecordSender(logging.Handler):

@@ -106,7 +106,7 @@ class Close(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A worker has done so."""
+    """Reports that a worker has ended, as `Close` asked."""
 
 
 class Ping(NamedTuple):
@@ -267,7 +267,7 @@ class Steps:
         self._page = page
 
     def enter(self, step: str | None) -> None:
-        """A step begins; None: it has ended, and no other one begins."""
+        """Note that a step begins; None: it has ended, and no other one begins."""
         forwarding.current.step = step
         if self._page is not None:
             self._page.step = NO_STEP if step is None else self._numbers[step]

@@ -70,6 +70,16 @@ class _Peer:
         self.is_watched_for_space = False
 
 
+class _Descriptor:
+    """A file descriptor that is closed with the last reference to this object."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
 class Mesh:
     """Sends messages to the other processes of a run, and receives theirs.
 
@@ -100,8 +110,6 @@ class Mesh:
         self._peers: dict[int, _Peer] = {}
         self._peer_of: dict[int, _Peer] = {}
         self._unsent: set[_Peer] = set()
-        # What a frame's descriptor belongs to, until it has been sent.
-        self._lent: list[tuple[_Peer, socket.socket | Block]] = []
         self._posted: deque[tuple[int, object]] = deque()
         self._inbox: list[tuple[int, object]] = []
         self._thread = threading.get_ident()
@@ -116,7 +124,7 @@ class Mesh:
 
     @property
     def peers(self) -> tuple[int, ...]:
-        """The numbers of the connected processes that have not been lost."""
+        """Return the numbers of the connected processes that have not been lost."""
         return tuple(self._peers)
 
     def connect(self, number: int, connection: socket.socket) -> None:
@@ -129,13 +137,10 @@ class Mesh:
         """Connect two processes that this one is connected to with each other."""
         end, other_end = socket.socketpair()
         for to, number, connection in ((one, other, end), (other, one, other_end)):
-            peer = self._peers.get(to)
-            if peer is not None:
-                peer.wire.queue(INTRODUCTION, str(number).encode(), (connection.fileno(),))
+            owner = _Descriptor(connection.detach())
+            if (peer := self._peers.get(to)) is not None:
+                peer.wire.queue(INTRODUCTION, str(number).encode(), (owner.number,), owner)
                 self._unsent.add(peer)
-                self._lent.append((peer, connection))
-            else:
-                connection.close()
 
     def send(self, to: int, message: object, by_value: bool = False) -> None:
         """Send a message with the next `flush` or `poll`; drop it if the process is lost.
@@ -189,11 +194,6 @@ class Mesh:
         if self._unsent:
             for peer in list(self._unsent):
                 self._flush(peer)
-        if self._lent:
-            sent = [lent for peer, lent in self._lent if peer not in self._unsent]
-            self._lent = [each for each in self._lent if each[0] in self._unsent]
-            for lent in sent:
-                _let_go(lent)
 
     def poll(self, timeout_s: float | None) -> list[tuple[int, object]]:
         """Send what is queued, and return received messages with the number of their sender.
@@ -233,23 +233,12 @@ class Mesh:
         """Close all connections. Received messages stay valid; what is still queued is dropped."""
         for peer in self._peers.values():
             peer.wire.close()
-        for _, lent in self._lent:
-            _let_go(lent)
-        self._lent.clear()
         self._peers.clear()
         self._peer_of.clear()
         self._unsent.clear()
         self._waking.close()
         self._woken.close()
         self.arena.close()
-
-    def forget(self) -> None:
-        """Let go of connections that belong to the parent of this process."""
-        for peer in self._peers.values():
-            peer.wire.close()
-        self._peers.clear()
-        self._waking.close()
-        self._woken.close()
 
     def _send(self, to: Sequence[int], message: object, by_value: bool = False) -> None:
         peers = [peer for number in to if (peer := self._peers.get(number)) is not None]
@@ -262,8 +251,7 @@ class Mesh:
         for peer in peers:
             for block in blocks:
                 body = _BLOCK.pack(block.id, len(block))
-                peer.wire.queue(BLOCK, body, (block.descriptor,))
-                self._lent.append((peer, block))
+                peer.wire.queue(BLOCK, body, (block.descriptor,), block)
         if not buffers and len(data) < SHARED_PICKLE_FROM_BYTES:
             for peer in peers:
                 peer.wire.queue(PLAIN, data)
@@ -407,18 +395,13 @@ class Mesh:
         self._inbox.append((peer.number, Lost(peer.number)))
 
 
-def _let_go(lent: socket.socket | Block) -> None:
-    if isinstance(lent, socket.socket):
-        lent.close()
-
-
 _meshes: weakref.WeakSet[Mesh] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
     # A forked process that kept the connections open would hide the end of its parent from others.
     for mesh in list(_meshes):
-        mesh.forget()
+        mesh.close()
 
 
 if hasattr(os, "register_at_fork"):

@@ -59,24 +59,24 @@ class Meter:
         self._since_cpu_s = self._since_s = 0.0
 
     def begin(self) -> None:
-        """The first step begins."""
+        """Note that the first step begins."""
         self._since_cpu_s, self._since_s = self._cpu_clock(), time.perf_counter()
         self._enter(self.steps[0])
 
     def tap(
         self, step: str, inputs: Sequence[Jumbo | None], outputs: Sequence[Jumbo | None]
     ) -> None:
-        """A step has run."""
+        """Note that a step has run."""
         totals = self.end_step(step)
         totals.rows_in += sum(len(jumbo) for jumbo in inputs if jumbo is not None)
         totals.rows_out += sum(len(jumbo) for jumbo in outputs if jumbo is not None)
 
     def read(self, jumbo: Jumbo | None) -> None:
-        """A reader has read once."""
+        """Note that a reader has read once."""
         self.end_step(self.steps[0]).rows_out += 0 if jumbo is None else len(jumbo)
 
     def end_step(self, step: str) -> StepTotals:
-        """The time since the step before it was this one's."""
+        """Add the time since the step before it to a step, and return its totals."""
         cpu_s, now_s = self._cpu_clock(), time.perf_counter()
         totals = self.totals[step]
         totals.cpu_s += cpu_s - self._since_cpu_s
@@ -93,7 +93,7 @@ class UnitReading:
     Attributes:
         steps: By step.
         cpu_s: Processor seconds, in steps and around them.
-        queue: Deliveries and tuples that wait in front of it.
+        queue: Deliveries and tuples that wait upstream of it.
         keys: By step with state by key, how many keys it holds.
         counters: By step, what was counted in the epoch under way.
     """
@@ -114,7 +114,7 @@ class Measured:
         loads: By region, how the tuples that were dealt out since the last report fall on buckets.
         rows_written: By sink, how many tuples have come to it.
         process_s: Processor seconds of the process since the run began.
-        memory_bytes: Its memory, of shared pages its part; None where the system does not tell.
+        memory_bytes: Its memory, of shared pages its part; None where that is not known.
     """
 
     units: Mapping[UnitId, UnitReading]

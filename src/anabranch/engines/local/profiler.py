@@ -39,7 +39,7 @@ from anabranch.runtime.messages import UnitId
 
 PERIOD_S = 1.0
 
-Place = tuple[int, UnitId]
+UnitAt = tuple[int, UnitId]
 """A unit on a host: after a change of plan another host may have a unit of the same name."""
 
 
@@ -69,7 +69,7 @@ class Profiler:
     def __init__(self, topology: Topology, coordinator: Coordinator, latencies: Latencies) -> None:
         self._topology, self._coordinator, self._latencies = topology, coordinator, latencies
         self._newest: dict[int, Measured] = {}
-        self._before: dict[Place, UnitReading] = {}
+        self._before: dict[UnitAt, UnitReading] = {}
         self._process_s: dict[int, float] = {}
         self._loads: dict[str, list[Loads]] = defaultdict(list)
         self._queues: dict[str, dict[int, list[tuple[int, int]]]] = {}
@@ -103,7 +103,7 @@ class Profiler:
         self.number, self.looked_s = other.number, other.looked_s
 
     def forget_counters(self, unit: UnitId) -> None:
-        """A unit has ended an epoch: what it counted is with the coordinator now."""
+        """Forget what a unit has counted in an epoch: the coordinator has it now."""
         self._live.pop(unit, None)
 
     def rows_written(self, at_home: Mapping[str, int]) -> int:
@@ -114,7 +114,7 @@ class Profiler:
         return total
 
     def look(self, at_s: float, plan: Plan, written: int) -> Observation:
-        """What happened since the last look; `written` tuples have come to the sinks so far."""
+        """Return what happened since the last look; `written` tuples have come to sinks so far."""
         elapsed_s = max(at_s - self.looked_s, 1e-9)
         self.looked_s = at_s
         steps, units = self._differences(elapsed_s)
@@ -124,7 +124,7 @@ class Profiler:
             for name in self._coordinator.sources
         )
         rows_out, self._written_before = written - self._written_before, written
-        seen = Observation(
+        observed = Observation(
             at_s,
             self.number,
             sum(source.rows for source in sources),
@@ -140,12 +140,12 @@ class Profiler:
             sum(self._memory.values()) if self._memory else None,
         )
         self.number += 1
-        return seen
+        return observed
 
     def _differences(
         self, elapsed_s: float
     ) -> tuple[defaultdict[str, _Work], defaultdict[UnitId, _Work]]:
-        """What steps and units did since the last look."""
+        """Return what steps and units did since the last look."""
         steps: defaultdict[str, _Work] = defaultdict(_Work)
         units: defaultdict[UnitId, _Work] = defaultdict(_Work)
         spent = {h: m.process_s - self._process_s.get(h, 0.0) for h, m in self._newest.items()}
@@ -310,13 +310,13 @@ class Profiler:
 
 
 def _copied(reading: UnitReading) -> UnitReading:
-    """The totals as they are now: those of this process go on growing."""
+    """Return the totals as they are now: those of this process go on growing."""
     steps = {step: StepTotals(**vars(totals)) for step, totals in reading.steps.items()}
     return UnitReading(steps, reading.cpu_s)
 
 
 def turns_s(own_s: float, others_s: float, elapsed_s: float) -> float:
-    """How long a process waits until it is its turn, where others work so much beside it.
+    """Return how long a process waits until it is its turn, where others work so much beside it.
 
     Processors that others take a part of serve slower by that part, and nobody waits longer than
     the others work.

@@ -114,17 +114,15 @@ class Session:
         self._requested: Plan | None = None  # waits for them
         self._mesh: Mesh | None = None
         self._woken = Event()
-        count = self._wanted(plan)
         self.coordinator = Coordinator(
             self._topology,
             plan,
-            count,
+            self._wanted(plan),
             limit=limit,
             now_s=time.monotonic(),
             offsets=None if last is None else last.offsets,
             counters=None if last is None else _counters(last),
         )
-        self._first_workers = count
         self._stage: Stage = MemoryStage()
         self._sinks: Sinks | None = None
         schemas = {name: self._topology.contexts[name].inputs[0].schema for name in flow.sinks()}
@@ -172,11 +170,11 @@ class Session:
             self._checkpoint.require_newest()
             assert self._sinks is not None
             self._sinks.open(last)
-        self._hire(self._first_workers)
+        self._hire(self._wanted(self.coordinator.plan))
         self._post(self.coordinator.take_outbox())
 
     def _wanted(self, plan: Plan) -> int:
-        """How many workers a plan needs."""
+        """Return how many workers a plan needs."""
         if self._given is not None:
             return self._given
         cores, most = len(usable_cpus()), 1
@@ -246,7 +244,7 @@ class Session:
 
     @property
     def unsaved(self) -> bool:
-        """Whether anything happened since the last version."""
+        """Return whether anything happened since the last version."""
         return self._unsaved
 
     # Turning
@@ -352,7 +350,7 @@ class Session:
             source.forget_arrivals()
 
     def _is_progress(self, message: Report) -> bool:
-        """Whether a report shows that sources that are held up may go on by themselves.
+        """Return whether a report shows that sources that are held up may go on by themselves.
 
         Another source that has a row now and then does not count.
         """
@@ -372,7 +370,7 @@ class Session:
                 raise self._lost(number)
 
     def _dead(self) -> list[int]:
-        """The workers that have died and not ended before."""
+        """Return the workers that have died and not ended before."""
         return [
             number
             for number, worker in enumerate(self._workers, 1)
@@ -406,7 +404,7 @@ class Session:
             self._last_pongs = {}
 
     def _idle(self, now_s: float) -> bool:
-        """Whether nobody has anything to do: asked twice, with nothing sent in between."""
+        """Return whether nobody has anything to do: asked twice, with nothing sent in between."""
         if self._home.runnable():
             return False
         if self._mesh is None:
@@ -434,7 +432,7 @@ class Session:
         self._mesh.send_all(self._mesh.peers, Ping(self._pings))
 
     def caught_up(self) -> bool | None:
-        """Whether all that could be read is visible; None while that is being found out."""
+        """Return whether all that could be read is visible; None while that is being found out."""
         sources = self.coordinator.sources.values()
         now_s = time.monotonic()
         for source in sources:
@@ -469,9 +467,6 @@ class Session:
         self._post([(units[survey.reader], survey) for survey in surveys])
         self._settle()
 
-    def _home_rows(self) -> dict[str, int]:
-        return self._site.rows_written()
-
     # Sinks and versions
 
     def _show(self, prepared: Prepared) -> None:
@@ -493,7 +488,7 @@ class Session:
         self._latencies.note([((now_s - born_s) * 1000, rows) for born_s, rows in ages])
 
     def _publish(self, passage: Passage) -> None:
-        """Everything of an epoch is saved: make it count."""
+        """Publish a version: everything of an epoch is saved."""
         checkpoint, sinks = self._checkpoint, self._sinks
         assert checkpoint is not None
         assert sinks is not None
@@ -518,7 +513,7 @@ class Session:
                 counters={s: c.counts() for s, c in self.coordinator.counters.items()},
                 ended=passage.ended,
             )
-        # Behind this the manifest may be there even if it raises: nothing is aborted any more.
+        # After this the manifest may be there even if it raises: nothing is aborted any more.
         checkpoint.publish(manifest)
         self._chain = manifest.state
         sinks.commit(manifest, checkpoint.require_owned)
@@ -543,7 +538,7 @@ class Session:
     def rows(self) -> tuple[int, int]:
         """Tuples read, and tuples that have come to sinks, in this session."""
         read = sum(source.rows_read for source in self.coordinator.sources.values())
-        return read, self.profiler.rows_written(self._home_rows())
+        return read, self.profiler.rows_written(self._site.rows_written())
 
     # Ending
 

@@ -63,7 +63,7 @@ class SinkOutflow:
         self.rows = 0
 
     def enter(self, epoch: int, plan: RegionPlan) -> None:
-        """Rows belong to another epoch from now on."""
+        """Take rows of another epoch from now on."""
         self._epoch, self._ranges = epoch, Ranges.of(plan)
 
     def write(self, jumbo: Jumbo, born_s: float | None) -> None:
@@ -93,12 +93,12 @@ class SinkOutflow:
         self._ages.append((born_s, batch.num_rows))
 
     def reach(self, frontier: Root) -> None:
-        """All rows before a position have been written; show them if it is time to."""
+        """Note that all rows before a position have been written; show them if it is time to."""
         self._reached = max(self._reached, frontier)
         self.show_if_due()
 
     def end(self) -> None:
-        """The stream is over."""
+        """Show what is left: the stream is over."""
         self.show()
 
     def leave(self) -> int:
@@ -114,7 +114,7 @@ class SinkOutflow:
 
     @property
     def waits(self) -> bool:
-        """Whether rows have come that nobody was asked to make visible."""
+        """Return whether rows have come that nobody was asked to make visible."""
         return bool(self._ages or self._segments) or self._others_wait()
 
     def _others_wait(self) -> bool:
@@ -202,7 +202,7 @@ class LocalSite:
         return time.monotonic()
 
     def outflow(self, unit: UnitId) -> SinkOutflow:
-        """Where the rows of a sink go."""
+        """Return where the rows of a sink go."""
         if unit not in self.outflows:
             self.outflows[unit] = SinkOutflow(
                 unit,
@@ -233,7 +233,7 @@ class LocalSite:
         return waiting
 
     def watch(self, unit: UnitId, steps: tuple[str, ...]) -> Meter | None:
-        """The meter of a unit."""
+        """Return the meter of a unit."""
         if not self._profile and unit.region not in self._topology.flow.sources():
             return None
         meter = self._meters.get(unit)
@@ -264,7 +264,7 @@ class LocalSite:
         self._note(step)
 
     def measured(self, host: Host, *, memory: bool = True) -> Measured:
-        """What the units have done so far."""
+        """Return what the units have done so far."""
         readings: dict[UnitId, UnitReading] = {}
         for name, meter in self._meters.items():
             unit = host.units.get(name)
@@ -288,14 +288,14 @@ class LocalSite:
         )
 
     def rows_written(self) -> dict[str, int]:
-        """Rows that have come to each sink."""
+        """Return how many rows have come to each sink."""
         found: Counter[str] = Counter()
         for unit, outflow in self.outflows.items():
             found[unit.region] += outflow.rows
         return dict(found)
 
     def shows_later(self) -> bool:
-        """Whether rows have come to sinks that are not visible yet."""
+        """Return whether rows have come to sinks that are not visible yet."""
         return any(outflow.waits for outflow in self.outflows.values())
 
     def abort(self) -> None:
@@ -315,10 +315,10 @@ def must_return(about: About, error: BaseException) -> EngineError:
 
 
 def process_memory() -> int | None:
-    """The memory of this process: of pages shared with others, its part."""
+    """Return the memory of this process: of pages shared with others, its part."""
     try:
-        with open(SMAPS) as told:
-            for line in told:
+        with open(SMAPS) as sizes:
+            for line in sizes:
                 if line.startswith("Pss:"):
                     return int(line.split()[1]) * 1024
     except OSError:  # another system

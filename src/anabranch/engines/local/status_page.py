@@ -5,7 +5,8 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import tempfile
+
+from anabranch.state.tables.shared_arrays import shared_file
 
 _STEP = struct.Struct("<q")
 SIZE = mmap.PAGESIZE
@@ -30,14 +31,14 @@ class StatusPage:
 
     def __init__(self, descriptor: int | None = None) -> None:
         fresh = descriptor is None
-        self.descriptor = _new_file() if descriptor is None else descriptor
+        self.descriptor = shared_file(SIZE) if descriptor is None else descriptor
         self._page = mmap.mmap(self.descriptor, SIZE)
         if fresh:
             self.step = NO_STEP
 
     @property
     def step(self) -> int:
-        """The number of the step that runs; NO_STEP between steps."""
+        """Return the number of the step that runs; NO_STEP between steps."""
         number: int = _STEP.unpack_from(self._page)[0]
         return number
 
@@ -49,13 +50,3 @@ class StatusPage:
         """Let go of the page."""
         self._page.close()
         os.close(self.descriptor)
-
-
-def _new_file() -> int:
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("anabranch-status")
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
-    os.ftruncate(descriptor, SIZE)
-    return descriptor

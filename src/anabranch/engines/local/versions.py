@@ -68,11 +68,11 @@ class UnitStorage:
         self._chains: dict[UnitId, tuple[str, tuple[int, ...], Chain]] = {}
 
     def version(self, epoch: int) -> int:
-        """The version that the end of an epoch saves."""
+        """Return the version that the end of an epoch saves."""
         return self._first + epoch
 
     def attempt(self, version: int, sink: str, replica: int) -> str:
-        """A name for rows of a sink that no other attempt uses."""
+        """Return a name for rows of a sink that no other attempt uses."""
         return state_name(version, sink, replica, self._token, uuid4().hex)
 
     def save(
@@ -154,7 +154,7 @@ class UnitStorage:
 
 
 def next_chain(before: Chain, added: Iterable[StateFile], plan: Plan) -> Chain:
-    """The files that rebuild the state once the units of a plan have added theirs.
+    """Return the files that rebuild the state once the units of a plan have added theirs.
 
     Args:
         before: The files before. In the first version of a session there are none, since its units

@@ -66,7 +66,7 @@ class Wire:
         self.ended = False
         """Whether the peer has closed its end or died."""
         self._socket = connection
-        self._outgoing: deque[tuple[bytes | memoryview, Sequence[int]]] = deque()
+        self._outgoing: deque[tuple[bytes | memoryview, Sequence[int], object]] = deque()
         self._broken = False
         self._received = memoryview(bytearray(RECEIVED_BYTES))
         self._filled = 0
@@ -77,14 +77,17 @@ class Wire:
         """Return the number of the socket."""
         return self._socket.fileno()
 
-    def queue(self, kind: int, body: bytes, descriptors: Sequence[int] = ()) -> None:
+    def queue(
+        self, kind: int, body: bytes, descriptors: Sequence[int] = (), owner: object = None
+    ) -> None:
         """Send a frame with the next calls of `flush`; its descriptors must stay open until then.
 
-        Descriptors arrive as new ones that refer to the same files.
+        Descriptors arrive as new ones that refer to the same files. What owns those of this process
+        is referred to until they have been sent.
         """
         assert len(descriptors) <= MAX_DESCRIPTORS
         header = _HEADER.pack(len(body), kind, len(descriptors))
-        self._outgoing.append((header + body, descriptors))
+        self._outgoing.append((header + body, descriptors, owner))
 
     def flush(self) -> bool:
         """Send what the socket takes, and return whether nothing is left.
@@ -111,7 +114,7 @@ class Wire:
                 sent -= len(outgoing.popleft()[0])
             if sent:
                 # The descriptors went with the first byte.
-                outgoing[0] = (memoryview(outgoing[0][0])[sent:], ())
+                outgoing[0] = (memoryview(outgoing[0][0])[sent:], (), None)
         return True
 
     def receive(self) -> list[Frame]:
@@ -143,14 +146,14 @@ class Wire:
             os.close(self._descriptors.popleft())
 
     def _send_some(self) -> int:
-        first, descriptors = self._outgoing[0]
+        first, descriptors, _ = self._outgoing[0]
         if descriptors:
             rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors))
             return self._socket.sendmsg([first], [rights])
         if len(self._outgoing) == 1:
             return self._socket.send(first)
         batch = []
-        for data, following in islice(self._outgoing, FRAMES_PER_CALL):
+        for data, following, _ in islice(self._outgoing, FRAMES_PER_CALL):
             if following:
                 break
             batch.append(data)

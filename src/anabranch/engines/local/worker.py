@@ -98,7 +98,7 @@ _status: list[StatusPage] = []
 
 
 def status_page() -> StatusPage | None:
-    """The page on which this process notes what it does; None in the user's process."""
+    """Return the page on which this process notes what it does; None in the user's process."""
     return _status[0] if _status else None
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
@@ -24,8 +25,7 @@ from anabranch.io.formats.format import (
 from anabranch.io.formats.lines import blocks_of_lines, is_shared
 from anabranch.io.source import Extent
 
-BLANK = (b"\n\n", b"\n\r", b"\n ", b"\n\t")
-"""Without any of these no line after the first is blank."""
+NEWLINE, SPACE = b"\n "
 
 
 class JsonlFormat:
@@ -120,9 +120,11 @@ def _parse(path: str, wanted: ReadColumns, block: bytes) -> pa.RecordBatch:
 
 def _count(block: bytes) -> int:
     """The lines that are not blank."""
-    if block[:1].isspace() or any(each in block for each in BLANK):
+    data = np.frombuffer(block, np.uint8)
+    begins = np.flatnonzero(data[:-1] == NEWLINE) + 1  # of all lines but the first
+    if data[0] <= SPACE or (data[begins] <= SPACE).any():
         return sum(bool(line.strip()) for line in block.split(b"\n"))
-    return block.count(b"\n") + (not block.endswith(b"\n"))
+    return len(begins) + 1
 
 
 def _parsed(schema: pa.Schema) -> pa.Schema:
