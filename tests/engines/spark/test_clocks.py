@@ -113,6 +113,31 @@ def test_a_tuple_that_is_late_because_of_another_task_is_judged_again(tmp_path: 
     assert not any(done.discarded for done in others)
 
 
+def test_batches_have_serial_clocks_where_a_second_job_would_be_usual(tmp_path: Path) -> None:
+    """Of the two slices of each batch, the second begins with a time that the first has passed."""
+    batches = 12
+    times = [t + n * 10 for n in range(batches) for t in (1, 9, 2, 9)]
+    flow = flow_of(times)
+    plan = Plan.sequential(flow).with_source("rows", replicas=2, batch_rows=4)
+    with OneByOne(flow, tmp_path, plan.with_replicas(CLOCK, 2)) as run:
+        done = to_the_end(run)
+        assert agrees(flow, run)
+    tasks = [each.layout.stations[CLOCK].replicas for each in done[:batches]]
+    assert [each.discarded for each in done[:batches]] == [1, 1, 0, 1, 0, 0, 1, 0, 0, 0, 0, 1]
+    assert [n + 1 for n, each in enumerate(tasks) if each == 1] == [3, 5, 6, 8, 9, 10, 11]
+
+
+def test_slices_are_judged_on_where_one_batch_was_an_exception(tmp_path: Path) -> None:
+    usual, odd = (1, 2, 3, 4), (1, 9, 2, 9)
+    times = [t + n * 10 for n in range(6) for t in (usual if n % 2 else odd)]
+    flow = flow_of(times)
+    plan = Plan.sequential(flow).with_source("rows", replicas=2, batch_rows=4)
+    with OneByOne(flow, tmp_path, plan.with_replicas(CLOCK, 2)) as run:
+        done = to_the_end(run)
+        assert agrees(flow, run)
+    assert [each.discarded for each in done[:6]] == [1, 0, 1, 0, 1, 0]
+
+
 def test_a_clock_that_starts_in_doubt_has_one_task_for_a_batch(tmp_path: Path) -> None:
     flow = flow_of([1, 900, 2, 3, *range(4, 20)], ahead=5)
     with OneByOne(flow, tmp_path, wide(flow, 4)) as run:

@@ -5,6 +5,8 @@ the batch began (`runtime/early_verdicts.py`). No result of a batch is visible b
 is published, so a job whose verdicts turn out to be wrong is run once more: by the exact entry
 states, or with every clock in one task where the rows themselves have to be seen in their order. An
 error of a job may stem from a wrong verdict, too; only an error of a job with serial clocks counts.
+Where the verdicts of one batch after the other are wrong, batches with serial clocks follow: as many
+as it takes that a second job is rare.
 
 Where the verdicts are right, the driver knows what the clock remembers after the batch. It writes
 that as the state of the clock's replica 0, in the form in which tasks write and read state.
@@ -12,7 +14,7 @@ that as the state of the clock's replica 0, in the form in which tasks write and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import cast
@@ -34,6 +36,8 @@ DRIVER = "driver"
 """Stands in names of state files where a task puts the number of its attempt."""
 BUCKETS = (0,)
 """The memory of a clock is in one bucket."""
+MOST_SERIAL = 16
+"""At most so many batches have serial clocks before slices are judged once more."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class ClockChecks:
     def __init__(self, program: Program, storage: Storage) -> None:
         self._program, self._storage = program, storage
         self._assumed: dict[str, Facts] = {}  # by clock; whatever it is, the check finds it out
+        self._wrong_in_a_row = self._serial_batches = 0
 
     def run(self, batch: Batch, job: Job) -> Ran:
         """Run a batch; several times if need be."""
@@ -69,6 +74,26 @@ class ClockChecks:
         clocks = {clock.region.name: clock.replicas for clock in layout.clocks_in_slices()}
         if not clocks:
             return Ran(layout, job(layout, batch))
+        if self._serial_batches:
+            self._serial_batches -= 1
+            return self._run_serially(batch, job, discarded=0)
+        ran = self._run_in_slices(batch, job, layout, clocks)
+        self._wrong_in_a_row = self._wrong_in_a_row + 1 if ran.discarded else 0
+        if self._wrong_in_a_row > 1:
+            self._serial_batches = min(2 ** (self._wrong_in_a_row - 2), MOST_SERIAL)
+        return ran
+
+    def _run_in_slices(
+        self, batch: Batch, job: Job, layout: StageLayout, clocks: Mapping[str, int]
+    ) -> Ran:
+        """Run a batch by assumed entry states, and once more if they were wrong.
+
+        Args:
+            batch: The batch.
+            job: Runs a job of it.
+            layout: Its stages and tasks.
+            clocks: By clock that judges slices, how many tasks it has.
+        """
         entries: dict[str, Sequence[Facts]] = {
             name: [self._assumed.get(name, {})] * tasks for name, tasks in clocks.items()
         }
