@@ -6,6 +6,7 @@ import pytest
 
 from anabranch.apps import word_count
 from anabranch.engines.measuring.busy_flows import busy_flow
+from anabranch.engines.spark.layout import layout
 from anabranch.engines.spark.model import SparkModel, predicted_batch_s, stages_of
 from anabranch.flow import Flow
 from anabranch.graph import StateKind
@@ -200,3 +201,16 @@ def test_few_tuples_are_passed_on_as_they_are():
     plan = Plan.sequential(flow).with_replicas("count", 2)
     _, counters = stages_of(flow, plan, word_profile(), FREE, rows=100)
     assert sum(t.shuffled_rows for t in counters) == pytest.approx(60)
+
+
+def test_a_clock_that_takes_most_of_the_time_is_judged_in_the_tasks_of_its_readers():
+    flow = Flow("timed")
+    rows = memory([{"ts": number} for number in range(8)])
+    flow.source("rows", rows).timed("clock", "ts").sink("out", collect())
+    operators = [
+        OperatorProfile("rows", 1.0, tuple_bytes=16),
+        OperatorProfile("clock", 8.0, tuple_bytes=16, replicas_cost=0.25),
+        OperatorProfile("out", 0.1, 0.0, StateKind.STATEFUL, tuple_bytes=16),
+    ]
+    best = SparkModel(flow, Slots(4, 4)).best(chain(operators, unit="us"), Plan.sequential(flow))
+    assert layout(flow, best).stations["clock"].replicas == best.source("rows").replicas == 4

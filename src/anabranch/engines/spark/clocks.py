@@ -5,8 +5,8 @@ the batch began (`runtime/early_verdicts.py`). No result of a batch is visible b
 is published, so a job whose verdicts turn out to be wrong is run once more: by the exact entry
 states, or with every clock in one task where the rows themselves have to be seen in their order. An
 error of a job may stem from a wrong verdict, too; only an error of a job with serial clocks counts.
-Where the verdicts of one batch after the other are wrong, batches with serial clocks follow: as many
-as it takes that a second job is rare.
+Where verdicts are wrong in one batch after the other, batches with serial clocks follow, more of
+them each time.
 
 Where the verdicts are right, the driver knows what the clock remembers after the batch. It writes
 that as the state of the clock's replica 0, in the form in which tasks write and read state.

@@ -143,8 +143,6 @@ def _pipelines(region: Region, plan: Plan) -> Iterator[Plan]:
 
 def _with_width(plan: Plan, region: Region, width: int) -> Plan | None:
     """A plan with so many replicas of a region; None where there cannot be as many."""
-    if width > 1 and region.kind is RegionKind.CLOCK:
-        return None  # nobody knows how often its verdicts would be wrong, and cost a second job
     if width > 1 and (not region.replicable or (region.mapped and width > region.buckets)):
         return None
     if region.kind is RegionKind.SOURCE:
