@@ -37,7 +37,7 @@ DIRECTION = " < ".join("{" + ", ".join(sorted(layer)) + "}" for layer in LAYERS)
 
 PAPERS_HOME = "cli.reproducing"
 SPARK_HOMES = ("engines.spark", "io.spark")
-PURE_HOMES = ("adapt", "planning.models", "planning.planners")
+PURE_HOMES = ("adapt", "planning.models", "planning.planners", "runtime")
 CLOCKS_THREADS_AND_IO = {
     "asyncio",
     "concurrent",
@@ -253,6 +253,7 @@ def test_a_violation_names_file_line_import_and_direction(tmp_path):
         ("engines/sparkle.py", "import pyspark", "pyspark"),
         ("adapt/joker.py", "from time import monotonic", "time.monotonic"),
         ("planning/models/cost.py", "def f():\n    import threading", "threading"),
+        ("runtime/host.py", "from threading import Lock", "threading.Lock"),
         ("planning/planners/greedy.py", "import socket as s", "socket"),
     ],
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -67,7 +66,7 @@ class Loads:
 
 
 class BucketLoads:
-    """Counts what a router deals out into one region; Spark's pipelines note from several threads.
+    """Counts what a router deals out into one region.
 
     Args:
         buckets: How many there are.
@@ -80,7 +79,6 @@ class BucketLoads:
         self._reported: Ints = np.zeros(buckets, np.int64)
         self._draws: deque[Draw] = deque(maxlen=KEPT_DRAWS)
         self._chance = np.random.default_rng(0)
-        self._lock = Lock()
 
     def note(self, counts: Ints, hashes: Words, keys: Sequence[pa.Array]) -> None:
         """Take in a jumbo tuple: tuples by bucket, hashes and columns of their keys."""
@@ -90,15 +88,13 @@ class BucketLoads:
         drawn = self._drawn(rows)
         taken = pa.array(drawn)
         columns = tuple(column.take(taken) for column in keys)
-        with self._lock:
-            self._rows += counts
-            self._draws.append(Draw(hashes[drawn], columns, rows / len(drawn)))
+        self._rows += counts
+        self._draws.append(Draw(hashes[drawn], columns, rows / len(drawn)))
 
     def look(self) -> Loads:
         """Return what was noted since the last look."""
-        with self._lock:
-            now, draws = self._rows.copy(), list(self._draws)
-            self._draws.clear()
+        now, draws = self._rows.copy(), list(self._draws)
+        self._draws.clear()
         new, self._reported = now - self._reported, now
         rows, often = often_drawn(draws, self._key)
         return Loads(tuple(new.tolist()) if new.any() else (), rows, often)

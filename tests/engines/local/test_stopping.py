@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.engines.local import crew as crew_module
 from anabranch.engines.local import engine as engine_module
 from anabranch.engines.local import session as session_module
 from anabranch.errors import EngineError, PlanError
@@ -145,6 +146,7 @@ def test_a_step_that_never_returns_is_killed_and_named_when_patience_ends(
     monkeypatch.setattr(engine_module, "DRAIN_S", 0.1)
     # As short as a worker that has nothing to do can end in, however busy the machine is.
     monkeypatch.setattr(session_module, "END_S", 5.0)
+    monkeypatch.setattr(crew_module, "GRACE_S", 3600.0)  # nobody waits a second time for the step
     blocked = Blocked(tmp_path)
     workers = [worker.pid for worker in blocked.run.engine._session._workers]
     with pytest.raises(EngineError, match="still at work") as failure:

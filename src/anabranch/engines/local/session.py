@@ -595,6 +595,8 @@ class Session:
                     ):
                         self._take(sender, message)
             if stuck := sorted(expected - self._closed):
+                for number in stuck:  # it would be given more time to become idle
+                    self._workers[number - 1].end()
                 raise self._stuck(stuck)
         finally:
             mesh.close()
