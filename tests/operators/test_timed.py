@@ -43,6 +43,22 @@ def timed_flow(*sources: list[int], lateness: int = 0, heartbeats: dict | None =
     return flow
 
 
+@stateful(out="fired: int64", timers=True)
+def every_ten(ctx):
+    """Each timer sets the next one, which fires if that was before the end of the stream."""
+    if ctx.reason is Reason.TIMER:
+        ctx.emit(fired=ctx.time)
+    ctx.set_timer(ctx.time + 10)
+
+
+def test_a_stream_of_late_tuples_ends_with_a_last_time_of_its_own():
+    flow = Flow("late", buckets=4)
+    rows = memory([{"ts": time} for time in [1, 90, 5, 30]])
+    late = flow.source("s", rows, time="ts").late
+    late.timed("again", "ts").apply("every-ten", every_ten).sink("out", collect())
+    assert values(agreed(flow), "fired") == [15, 25, 40]
+
+
 # --- lateness ------------------------------------------------------------------------------------
 
 

@@ -52,6 +52,18 @@ def test_it_is_counted_from_the_greatest_time_and_not_from_what_may_still_come()
     assert (values(result, "ts"), values(result, "ts", "late")) == ([0, 2, 8, 18], [19])
 
 
+def test_a_clock_behind_late_tuples_takes_those_that_waited_for_tuples_of_their_source():
+    """What waits for the first clock to start leaves it behind another tuple (`first_times.py`)."""
+    flow = Flow("twice", buckets=4)
+    rows = memory([{"ts": time} for time in [107, 117, 118, 119, 118, 125, 127]])
+    late = flow.source("s", rows, time="ts", ahead=4).late
+    clock = late.timed("again", "ts", ahead=4)
+    clock.sink("out", collect())
+    clock.late.sink("late", collect())
+    result = agreed(flow)
+    assert (values(result, "ts"), values(result, "ts", "late")) == ([125, 127], [107, 118])
+
+
 def test_what_a_source_says_it_has_passed_counts_as_seen():
     result = agreed(timed_flow([1, 2, 900, 901], ahead=10, heartbeats={2: 895}))
     assert (values(result, "ts"), values(result, "ts", "late")) == ([1, 2, 900, 901], [])

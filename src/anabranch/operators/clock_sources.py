@@ -9,6 +9,8 @@ from anabranch.state.positions import EVERY_PART, Ints, Jumbo, Mark, Positions
 
 RANKS = 1 << 33
 """More than there are ranks, those of closing steps included."""
+PARTS = 1 << 30
+"""More than a source has parts; multiples of it place tuples behind one of the same part."""
 
 
 def source_number(rank: int, part: int) -> int:
@@ -28,14 +30,14 @@ def rank_of(source: int) -> int:
 
 def sources_of(positions: Positions) -> Ints:
     """Return the number of the source of each tuple; what steps emit at their end has its rank."""
-    ranks, parts = positions.columns[1], positions.columns[3]
-    if parts.strides == (0,) and (not len(parts) or parts[0] == 0):
+    ranks, subs = positions.columns[1], positions.columns[3]
+    if subs.strides == (0,) and (not len(subs) or subs[0] == 0):
         return ranks
-    if parts.strides == (0,) and ranks.strides == (0,):
-        both = int(ranks[0]), int(parts[0])
+    if subs.strides == (0,) and ranks.strides == (0,):
+        both = int(ranks[0]), int(subs[0]) % PARTS
         number = both[0] if both[0] >= CLOSING else source_number(*both)
         return np.broadcast_to(np.int64(number), len(ranks))
-    numbers: Ints = np.where(ranks >= CLOSING, ranks, parts * RANKS + ranks)
+    numbers: Ints = np.where(ranks >= CLOSING, ranks, subs % PARTS * RANKS + ranks)
     return numbers
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from anabranch.operators.clock_sources import marks_of, sources_of
+from anabranch.operators.clock_sources import PARTS, marks_of, sources_of
 from anabranch.state.positions import FIRST, LAST, ROOT_WIDTH, Ints, Jumbo, Mark, Positions, Root
 from anabranch.state.tables.store import ObjectStore
 
@@ -174,8 +174,9 @@ def _behind(root: Root, waited: Jumbo) -> Jumbo:
     """Tuples that waited, placed right behind the event that they leave with.
 
     Their own place has been passed while they waited, and nothing may come out before a frontier.
+    They stay tuples of the same part, for another clock.
     """
-    subs = root.sub + 1 + np.arange(len(waited), dtype=np.int64)
+    subs = root.sub + PARTS * np.arange(1, len(waited) + 1, dtype=np.int64)
     constants = (np.broadcast_to(np.int64(each), len(waited)) for each in root[:3])
     levels = waited.positions.columns[ROOT_WIDTH:]
     return Jumbo(waited.batch, Positions((*constants, subs, *levels)))

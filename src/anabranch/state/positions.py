@@ -7,7 +7,8 @@ one:
     time   event time, or the sequence number where the source has no time
     rank   number of the source; negative for timers, so that they come before tuples of that time
     seq    sequence number within the source; for timers the order of the key
-    sub    0, or the part of an interleaved source; for timers a hash that parts keys of one order
+    sub    0, or the part of an interleaved source; upper bits place tuples behind another one of
+           their part; for timers a hash that parts keys of one order
     level… port at a merge of streams, emission index at a step that expands
 
 So sequential order is lexicographic order, and restoring it never needs more than a sort.

@@ -185,7 +185,7 @@ class _Sequential:
         return min(times, default=FIRST)
 
     def _last_time(self, name: str) -> int:
-        """Greatest time any clock upstream of a step has shown."""
+        """Return the greatest time that the nearest clocks upstream of a step have shown."""
         seen, todo, last = set[str](), [name], FIRST
         while todo:
             current = todo.pop()
@@ -195,6 +195,7 @@ class _Sequential:
             kernel = self.kernels.get(current)
             if isinstance(kernel, TimedKernel):
                 last = max(last, kernel.frontier(end(FIRST)).sub)
+                continue  # a clock before it has another stream
             todo += [i.step for i in self.steps[current].inputs if i is not None]
         return last
 
