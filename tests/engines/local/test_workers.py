@@ -441,8 +441,9 @@ def numbers(rng, index):
 def show(batch, version):
     print("at work", flush=True)
 
-rows = ab.generate(numbers, "k: int64, x: int64")
-ab.run(flow_of(rows, ab.call(show)), engine="local", workers=2)
+flow = flow_of(ab.generate(numbers, "k: int64, x: int64"), ab.call(show))
+plan = ab.plan(flow).with_replicas("sums", 2)
+ab.run(flow, engine="local", workers=2, plan=plan)
 """
 
 
@@ -537,6 +538,23 @@ run = ab.start(flow_of(ab.memory([{"k": 1, "x": 1}]), out), engine="local", work
 run.stop()
 print(len(shared_crew()._idle))
 """
+
+
+SHORT = """
+from anabranch.engines.local.crew import shared_crew
+
+pids = []
+for _ in range(2):
+    out = ab.collect()
+    flow = flow_of(ab.memory([{"k": 1, "x": 1}]), out)
+    ab.run(flow, engine="local", workers=4)
+    pids.append([worker.pid for worker in shared_crew()._idle])
+print(len(pids[0]), pids[0] == pids[1])
+"""
+
+
+def test_no_more_workers_start_than_a_plan_needs(tmp_path):
+    assert run_python("-c", BODY + SHORT, cwd=tmp_path) == "1 True\n"
 
 
 def test_workers_that_still_start_are_ended_with_their_run(tmp_path):

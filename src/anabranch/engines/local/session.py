@@ -174,17 +174,16 @@ class Session:
         self._post(self.coordinator.take_outbox())
 
     def _wanted(self, plan: Plan) -> int:
-        """Return how many workers a plan needs."""
-        if self._given is not None:
-            return self._given
-        cores, most = len(usable_cpus()), 1
+        """Return how many workers a plan needs, or as many of them as are given."""
+        given = self._given
+        cores, most = len(usable_cpus()) if given is None else given, 1
         for region in plan.regions:
             units = region.replicas * len(region.pipelines)
             spread = min(units, max(cores, region.replicas))
             most = max(most, spread, *(worker + 1 for worker in region.workers))
         for source in plan.sources:
             most = max(most, source.replicas, *(worker + 1 for worker in source.workers))
-        return most
+        return most if given is None else min(most, given)
 
     def _hire(self, count: int) -> None:
         """Have so many workers, connected and at work."""

@@ -319,7 +319,8 @@ class _Layout:
 
         How far an interleaved source has come depends on all of its parts.
         """
-        if self._serial_clocks or self._plan.region(clock.name).replicas == 1:
+        wide = self._plan.region(clock.name).replicas > 1 and clock.name not in self._waiting
+        if self._serial_clocks or not wide:
             return False
         [source] = sources_of(self._flow, self._flow.graph.steps[clock.name])
         interleaved = self._flow.sources()[source].interleaved
