@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from papers.claims import Claim, Machine, cores_here
 from papers.paper import Paper, Reproduction, Table, Tell
+from papers.stretch.between_threads import QUOTA
 from papers.stretch.claims import (
     elastic_claims,
     figure_4a_claims,
@@ -15,6 +16,7 @@ from papers.stretch.claims import (
 )
 from papers.stretch.figure4 import FORWARD_ROWS, WORK_ROWS, Contest, figure_4a, figure_4b
 from papers.stretch.figure5 import (
+    BATCH_ROWS,
     Elastic,
     Intra,
     Phase,
@@ -141,12 +143,13 @@ def tables(found: Reproduction[Effort, Results]) -> list[Table]:
         _figure_3(results),
         _contest(
             "Figure 4a: with work",
-            f"One stream; each tuple is worked on by one T^P thread. {WORK_ROWS:,} a batch.",
+            f"One stream; each tuple is worked on by one T^P thread. {WORK_ROWS:,} a jumbo tuple.",
             results.figure_4a,
         ),
         _contest(
             "Figure 4b: without work",
-            f"Two streams, tuples like tweets, merged and passed on. {FORWARD_ROWS:,} a batch.",
+            "Two streams, tuples like tweets, merged and passed on. "
+            f"{FORWARD_ROWS:,} a jumbo tuple.",
             results.figure_4b,
         ),
         _intra(results),
@@ -160,8 +163,11 @@ def differences(found: Reproduction[Effort, Results]) -> list[str]:
     """Return what differs from the paper's setting."""
     window = found.effort.window_s
     return [
-        f"{found.machine.cores} cores here, 36 with 72 hardware threads there; threads of "
-        "one Python process, which share its interpreter lock outside of array code.",
+        f"{found.machine.cores} cores here, 36 with 72 hardware threads there. The threads of "
+        "figure 4, and those behind gates and buffers in figure 5, belong to one Python process: "
+        "outside of array code one of them runs at a time. Otherwise a thread of figure 5 is a "
+        "worker process of the local engine; all that a run will need are there from its start, "
+        "as the paper's pool of threads.",
         "Tuples travel as jumbo tuples of thousands, there one by one. Latency counts from "
         "the oldest tuple of a jumbo tuple, there from the newest one that a result needs.",
         "P_SN is a copying router and a sorting merger made for this comparison; there it "
@@ -202,7 +208,9 @@ def _contest(title: str, note: str, found: Contest) -> Table:
         for p in found.points
     ]
     header = ("threads", "way", "tuples/s", "model", "latency ms", "T^I µs", "T^P µs", "T^O µs")
-    return Table(title, f"{note} Processor time is per tuple; medians.", header, rows)
+    full_speed = f"At full speed; at most {QUOTA} jumbo tuples of each sender wait."
+    how = f"{note} {full_speed} Processor time is per tuple; medians."
+    return Table(title, how, header, rows)
 
 
 def _intra(found: Results) -> Table:
@@ -220,8 +228,9 @@ def _intra(found: Results) -> Table:
     ]
     return Table(
         "Figure 5: the band join in one epoch",
-        "At full speed. The rate is the greatest that both streams together can have; with the "
-        "index, pairs are decided without being visited, which the paper does not do.",
+        f"At full speed, in jumbo tuples of {BATCH_ROWS}, of which the engine bounds how many are "
+        "under way. The rate is the greatest that both streams together can have; with the index, "
+        "pairs are decided without being visited, which the paper does not do.",
         ("threads", "pairs", "tuples/s", "M comparisons/s", "latency ms", "imbalance %"),
         rows,
     )
@@ -231,7 +240,8 @@ def _single(found: Results) -> Table:
     named = (("gates", found.single.gated), ("buffers", found.single.buffered))
     return Table(
         "Figure 5: what gates cost",
-        "One T^P thread, the same tuples.",
+        f"One T^P thread, the same tuples, at full speed; at most {QUOTA} jumbo tuples of each "
+        "sender wait.",
         ("behind", "tuples/s", "latency ms"),
         [(name, f"{run.rate_per_s:,.0f}", f"{run.latency_ms:.0f}") for name, run in named],
     )
@@ -249,7 +259,7 @@ def _elastic(found: Results) -> Table:
     return Table(
         "Figure 5: another load, another number of threads",
         "Loads are parts of the greatest rate of the threads at the start; threads after it "
-        "follow Table 2.",
+        "follow Table 2. Tuples become due by the load, and wait where they are not taken in.",
         (
             "change",
             "threads",

@@ -125,6 +125,12 @@ def test_figure_5_between_epochs_otherwise(up, switches, cores, expected):
     assert verdicts(elastic_claims(up, DOWN, switches, machine(cores))) == expected
 
 
+def test_a_latency_that_grows_with_the_time_measured_says_so():
+    kept, missed = (elastic_claims(elastic(taken), DOWN, [], machine(2)) for taken in (1150, 1100))
+    grows = ["goes on growing" in claims[1].ours for claims in (kept, missed)]
+    assert grows == [False, True]
+
+
 def test_what_fails_while_others_use_the_cores_is_not_held_against_the_paper():
     busy = machine(2, free_share=0.5)
     slow = contest(**GOOD_4A, model={"V_SN": (9.0,) * 3, "P_SN": (9.0,) * 3})
