@@ -76,7 +76,7 @@ Facts = Mapping[str | int, Any]
 
 
 class Digest(NamedTuple):
-    """What a slice does to a clock whose source has passed a time between two bounds before.
+    """Describes what a slice does to a clock whose source has passed a time within two bounds.
 
     Attributes:
         source: The number of the source that its tuples and marks are about, or NOBODY; None where

@@ -53,7 +53,7 @@ class Serial(Enum):
 
 
 CLOCK_REPLICAS_COST = 0.25
-"""What several replicas of a clock cost more than one, as a part of its cost (decision 0046)."""
+"""Several replicas of a clock cost so much more, as a part of its cost (decision 0046)."""
 
 _KINDS = {
     StateKind.STATELESS: RegionKind.STATELESS,
@@ -97,7 +97,7 @@ class Region:
 
     @property
     def replicas_cost(self) -> float:
-        """What several replicas cost more than one, as a part of the cost of its steps."""
+        """Return what several replicas cost more than one, as a part of the cost of its steps."""
         return CLOCK_REPLICAS_COST if self.kind is RegionKind.CLOCK else 0.0
 
 

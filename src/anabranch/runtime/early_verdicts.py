@@ -22,12 +22,12 @@ from anabranch.operators.timed import Facts, Judged, TimedKernel
 from anabranch.state.positions import FIRST, LAST, Jumbo, Root, is_end
 
 ASSUMED = ("passed", "last")
-"""What a replica assumes of the memory of its clock."""
+"""A replica assumes these facts of the memory of its clock."""
 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What a replica of a clock reports.
+    """Reports how a replica of a clock has judged its slices.
 
     Attributes:
         slices: Its slices in their order, if it assumed their entry state.

@@ -39,7 +39,7 @@ GRACE_S = 5.0
 EXIT_S = 2.0
 """Seconds to wait for the end of a process that has closed its connections."""
 DISMISS_S = 30.0
-"""How long idle workers beyond the cores of the machine are kept."""
+"""Idle workers beyond the cores of the machine are kept for so many seconds."""
 CONNECT_S = 30.0
 RETRY_S = 0.01
 

@@ -50,11 +50,11 @@ DRAIN_S = 5.0
 SAVE_S = 1.0
 """How often a version is saved."""
 RESTARTS = 3
-"""How often in succession a run goes on from its checkpoint after the death of a worker."""
+"""A run goes on from its checkpoint so often in succession after the death of a worker."""
 RECOVERED = 5
 """Versions after which deaths are counted anew: the run has passed what killed a worker."""
 RECOVERY = "recovery"
-"""Who notes in the journal that a run goes on after the death of a worker."""
+"""Names the source of journal entries about runs that go on after the death of a worker."""
 WORKERS = "ANABRANCH_WORKERS"
 """An environment variable: the number of workers where none is given."""
 

@@ -104,7 +104,7 @@ class RegionStage:
 
     @property
     def judges_slices(self) -> bool:
-        """Whether it is a clock whose tasks each judge what they have read."""
+        """Return whether it is a clock whose tasks each judge what they have read."""
         return self.region.kind is RegionKind.CLOCK and self.replicas > 1
 
 

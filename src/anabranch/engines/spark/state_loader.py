@@ -124,7 +124,7 @@ class StateLoader:
         return run.ordered and bool(buckets_of(channel))
 
     def _keeps(self, channel: Channel, waiting: Waiting) -> bool:
-        """Whether something is kept, or was before: a region without stores seldom keeps any."""
+        """Return whether something is kept, or was before: few regions without stores keep any."""
         stores = any(kernel.stores for kernel in channel.kernels.values())
         waits = any(jumbo is not None for jumbo in waiting)
         return stores or waits or channel.region.name in self._waited
